@@ -1,0 +1,156 @@
+"""Every setting of a run, with the paper's values as defaults (arXiv 2504.20073; ``docs/settings.md`` maps the symbols)."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from ragen.config.settings import Settings
+
+
+class LoraConfig(Settings):
+    """Low-rank adapters (peft) instead of full fine-tuning; rank 0 trains all weights."""
+
+    rank: int = Field(0, ge=0, description="rank r of the adapters; 0 = full fine-tuning (paper: 64)")
+    alpha: int = Field(64, ge=1, description="scale α of the adapters")
+    targets: str = Field("all-linear", description="peft target_modules: 'all-linear' or names separated by commas")
+
+
+class ModelConfig(Settings):
+    name: str = Field("smollm2-135m", description="'smollm2-135m', 'tiny', or any Hugging Face causal LM (directory or name)")
+    device: str = Field("auto", description="'auto', 'cpu', 'cuda', 'cuda:1', 'mps'")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute type (autocast); weights stay float32")
+    lora: LoraConfig = LoraConfig()
+    trust_remote_code: bool = Field(False, description="run code that comes with the model")
+
+
+class RolloutConfig(Settings):
+    groups: int = Field(8, ge=1, description="P: initial states a step")
+    members: int = Field(16, ge=1, description="G (paper: N): episodes a group")
+    max_new_tokens: int = Field(256, ge=1, description="sampled tokens a turn at most")
+    max_trajectory_tokens: int | None = Field(None, ge=1, description="sampled tokens a trajectory at most; null = no limit")
+    max_context: int | None = Field(None, ge=8, description="tokens a segment at most; null = the model's context")
+    temperature: float = Field(1.0, gt=0, description="sampling temperature of training")
+    top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling; 1 = off")
+    top_k: int = Field(0, ge=0, description="top-k sampling; 0 = off")
+    min_p: float = Field(0.0, ge=0, lt=1, description="min-p sampling; 0 = off")
+    stop_strings: tuple[str, ...] = Field((), description="texts that end a reply (besides the end-of-turn token)")
+    context: Literal["full", "window", "single"] = Field(
+        "full", description="what a turn sees: the whole history, the last `window` turns, or only the current state"
+    )
+    window: int = Field(3, ge=1, description="turns of history kept when context is 'window'")
+    thinking: bool = Field(True, description="ask for <think>…</think> before <answer>…</answer>")
+    force_think: bool = Field(True, description="begin each reply with a given `<think>` (no loss on it)")
+    format_penalty: float = Field(-0.1, le=0, description="added once to a turn without a valid answer")
+
+
+class FilterConfig(Settings):
+    strategy: Literal["none", "top_fraction", "top_p", "top_k", "min_p", "soft"] = Field(
+        "none", description="which groups train: see docs/settings.md"
+    )
+    value: float = Field(0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)")
+    returns: Literal["total", "task"] = Field("total", description="rank by returns with penalties (total) or without (task)")
+    max_flat_steps: int = Field(5, ge=1, description="stop after so many steps in a row in which every group is flat")
+
+
+class AdvantageConfig(Settings):
+    name: str = Field("grpo", description="advantage estimator: grpo, gae")
+    gamma: float = Field(1.0, ge=0, le=1, description="γ")
+    lam: float = Field(1.0, ge=0, le=1, description="λ of GAE")
+    normalize_std: bool = Field(True, description="GRPO: divide by the group's standard deviation")
+    eps: float = Field(1e-6, ge=0, description="GRPO: added to the standard deviation")
+    whiten: bool = Field(False, description="GAE: standardise advantages over the batch")
+    bootstrap_truncated: bool = Field(False, description="GAE: use the last value where an episode was truncated, not ended")
+
+
+class LossConfig(Settings):
+    clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low")
+    clip_high: float = Field(0.2, gt=0, description="ε_high")
+    aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
+        "trajectory-mean", description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant"
+    )
+    length_constant: float = Field(256.0, gt=0, description="divisor of 'trajectory-sum'")
+    entropy_coef: float = Field(0.001, ge=0, description="weight of the entropy bonus")
+    kl_coef: float = Field(0.0, ge=0, description="weight of the KL term to the reference; 0 loads no reference")
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="k2, k3 as loss; k1, k2, k3 as reward")
+    kl_in: Literal["loss", "reward"] = Field("loss", description="where the KL term goes")
+    value_coef: float = Field(0.5, ge=0, description="weight of the value loss (value head)")
+    value_clip: float | None = Field(0.2, gt=0, description="clip range of value predictions; null = off")
+
+
+class OptimConfig(Settings):
+    learning_rate: float = Field(1e-6, gt=0, description="actor learning rate")
+    critic_learning_rate: float = Field(1e-5, gt=0, description="critic learning rate")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="Adam β₁, β₂")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
+    warmup_steps: int = Field(0, ge=0, description="steps of linear learning-rate warm-up (the first step is never 0)")
+    grad_clip: float = Field(1.0, gt=0, description="largest gradient norm")
+    trajectories: int = Field(32, ge=1, description="E: trajectories an optimiser step")
+    online_k: int = Field(1, ge=1, description="k: passes over one collected batch")
+    microbatch_tokens: int = Field(1024, ge=1, description="processed tokens a forward pass at most (memory, not results)")
+    critic: Literal["head", "separate"] = Field("head", description="value head on the policy, or a model of its own")
+
+
+class WarmupConfig(Settings):
+    """Supervised fine-tuning on demonstrations made by the environment, before RL."""
+
+    data: Literal["none", "format", "oracle"] = Field("none", description="random valid actions (format) or best play (oracle)")
+    demonstrations: int = Field(320, ge=1, description="demonstration episodes")
+    epochs: int = Field(1, ge=1, description="passes over them")
+    batch: int = Field(32, ge=1, description="episodes an optimiser step")
+    learning_rate: float = Field(5e-5, gt=0, description="learning rate")
+
+
+class EvalConfig(Settings):
+    every: int = Field(0, ge=0, description="evaluate each so many steps; 0 = only before and after, when episodes > 0")
+    episodes: int = Field(256, ge=0, description="fixed instances; 0 = no evaluation")
+    samples: int = Field(1, ge=1, description="k: episodes an instance (pass@k when k > 1)")
+    temperature: float = Field(0.5, ge=0, description="sampling temperature of evaluation; 0 = greedy")
+    batch: int = Field(128, ge=1, description="episodes played side by side")
+    seed: int = Field(1000, ge=0, description="seed of the evaluation instances (independent of the run's seed)")
+
+
+class RunConfig(Settings):
+    root: str = Field("runs", description="where run directories are made")
+    name: str = Field("", description="name of the run directory; empty = preset, seed and time")
+    checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
+    keep: int = Field(2, ge=1, description="checkpoints kept")
+    trajectories_every: int = Field(1, ge=0, description="steps between stored trajectories; 0 = none")
+    tensorboard: bool = Field(False, description="also write TensorBoard events (extra 'tensorboard')")
+
+
+class Config(Settings):
+    seed: int = Field(0, ge=0, description="run seed: every draw derives from it")
+    steps: int = Field(200, ge=0, description="training iterations")
+    env: dict[str, Any] = Field({"name": "bandit"}, description="environment preset (`name`) and its own settings: `ragen envs`")
+    model: ModelConfig = ModelConfig()
+    warmup: WarmupConfig = WarmupConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    filter: FilterConfig = FilterConfig()
+    advantage: AdvantageConfig = AdvantageConfig()
+    loss: LossConfig = LossConfig()
+    optim: OptimConfig = OptimConfig()
+    eval: EvalConfig = EvalConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Config":
+        if self.advantage.name == "grpo" and self.rollout.members < 2:
+            raise ValueError(
+                f"rollout.members is {self.rollout.members}, but advantage.name 'grpo' compares the members of a group: "
+                "set rollout.members to 2 or more, or advantage.name to 'gae'"
+            )
+        if self.filter.strategy not in ("none", "soft") and self.rollout.members < 2:
+            raise ValueError(
+                f"rollout.members is {self.rollout.members}, so every group has reward std 0 and filter.strategy "
+                f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy to 'none'"
+            )
+        if self.loss.kl_in == "loss" and self.loss.kl_estimator == "k1" and self.loss.kl_coef > 0:
+            raise ValueError("loss.kl_estimator 'k1' has zero expected gradient as a loss: use k2 or k3, or loss.kl_in 'reward'")
+        if self.loss.kl_in == "reward" and self.loss.kl_coef > 0 and self.advantage.name == "grpo":
+            raise ValueError("loss.kl_in 'reward' needs per-token credit: use advantage.name 'gae', or loss.kl_in 'loss'")
+        if self.filter.strategy in ("top_fraction", "top_p", "min_p") and self.filter.value > 1:
+            raise ValueError(f"filter.value is {self.filter.value}: '{self.filter.strategy}' takes a share in (0, 1]")
+        total = self.rollout.groups * self.rollout.members
+        if self.optim.trajectories > total and self.rollout.members > 1:
+            return self.model_copy(update={"optim": self.optim.model_copy(update={"trajectories": total})})
+        return self

@@ -1,0 +1,51 @@
+"""The base of every settings class: frozen, typed, and strict about unknown keys."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ragen.errors import ConfigError
+from ragen.registry import nearest
+
+
+class Settings(BaseModel):
+    """Settings are plain values; they stop at constructors (law 5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def validated(cls: type[S], values: Mapping[str, Any], prefix: str = "") -> S:
+    """Build settings from plain values; a wrong one is a ConfigError that names key, value and what is allowed."""
+    try:
+        return cls(**values)
+    except ValidationError as error:
+        lines = [_explain(cls, dict(problem), prefix) for problem in error.errors()]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _explain(cls: type[BaseModel], problem: Mapping[str, Any], prefix: str) -> str:
+    path = [str(part) for part in problem["loc"]]
+    key = prefix + ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        parent = _descend(cls, path[:-1])
+        return f"unknown setting '{key}': {nearest(path[-1], list(parent.model_fields))}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if not path:
+        return message
+    field = _descend(cls, path[:-1]).model_fields.get(path[-1])
+    about = f" ({field.description})" if field is not None and field.description else ""
+    return f"setting '{key}' is {problem['input']!r}: {message}{about}"
+
+
+def _descend(cls: type[BaseModel], path: list[str]) -> type[BaseModel]:
+    for part in path:
+        field = cls.model_fields.get(part)
+        inner = field.annotation if field is not None else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            break
+        cls = inner
+    return cls

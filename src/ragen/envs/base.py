@@ -1,0 +1,106 @@
+"""The environment protocol: text in, text out; an environment never sees a tokenizer."""
+
+import string
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ragen.config.settings import Settings
+
+OUTER = string.whitespace + string.punctuation + "“”‘’«»"
+
+
+class EnvSettings(Settings):
+    """Settings every environment has; an environment's own settings class extends it."""
+
+    max_turns: int = Field(5, ge=1, description="policy replies an episode at most")
+    max_actions: int = Field(10, ge=1, description="executed actions an episode at most")
+    max_actions_per_turn: int = Field(5, ge=1, description="executed actions a turn at most; further ones are ignored")
+    wording: Literal["short", "verbose"] = Field("short", description="prompt wording: short, or in the paper's style")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the agent is shown after ``reset``."""
+
+    text: str
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The answer to one action.
+
+    ``terminated`` (the task itself ended) and ``truncated`` (cut from outside the task) are never one flag. ``info`` carries
+    ``success``, ``action_is_valid`` and ``action_is_effective`` (the state changed).
+    """
+
+    observation: str
+    reward: float
+    terminated: bool
+    truncated: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Environment(ABC):
+    """Base class of environments; one object plays one episode at a time and may be reset again.
+
+    The *instance* seed fixes the initial state and is shared by a group; the *dynamics* seed fixes chance (slips,
+    payoffs) and differs between members. ``reset`` and ``step`` never touch global generators.
+    """
+
+    settings_class: ClassVar[type[EnvSettings]] = EnvSettings
+
+    def __init__(self, settings: EnvSettings | None = None) -> None:
+        self.settings = settings if settings is not None else self.settings_class()
+
+    @property
+    @abstractmethod
+    def success(self) -> bool:
+        """The task's own criterion, at this moment."""
+
+    @abstractmethod
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        """Start an episode."""
+
+    @abstractmethod
+    def step(self, action: str) -> Step:
+        """Execute one action, given as one of ``actions()`` (canonical spelling)."""
+
+    @abstractmethod
+    def actions(self) -> tuple[str, ...]:
+        """The action words the prompt lists, in canonical spelling."""
+
+    @abstractmethod
+    def instructions(self) -> str:
+        """What the task is and what the symbols mean (the prompt adds actions, budgets and format)."""
+
+    def match(self, text: str) -> str | None:
+        """The canonical action that ``text`` names, or None. Ignores case, outer white space, punctuation and quotes."""
+        word = text.strip(OUTER).casefold()
+        return next((a for a in self.actions() if a.strip(OUTER).casefold() == word), None)
+
+    def content(self) -> str | None:
+        """What identifies the initial state by content, to keep evaluation apart from training; None = exempt."""
+        return None
+
+    def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
+        """A short varied reasoning text for a demonstration that takes ``actions`` from here."""
+        openers = ("I will try", "Let me go", "I choose", "My move is", "Next I take")
+        return f"{openers[int(rng.integers(len(openers)))]} {' then '.join(actions)}."
+
+    def plan(self) -> tuple[str, ...] | None:
+        """Best next actions from here for one turn (the oracle), or None where there is none."""
+        return None
+
+    def best_success(self) -> float | None:
+        """The success probability of the best play from the initial state within the budgets, or None if unknown."""
+        return None
+
+    def players(self) -> Mapping[str, Callable[["Environment", np.random.Generator], Sequence[str]]]:
+        """Named reference players beyond ``random`` and ``optimal``: each returns a turn's actions."""
+        return {}

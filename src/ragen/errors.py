@@ -1,0 +1,29 @@
+"""Errors a user can act on: the message names the thing, its value, what is allowed and the next step."""
+
+
+class RagenError(Exception):
+    """Base of every error that is shown without a stack trace."""
+
+
+class ConfigError(RagenError):
+    """A setting is unknown, impossible, or contradicts another one."""
+
+
+class ModelError(RagenError):
+    """A model or tokenizer cannot be found, loaded or used."""
+
+
+class TemplateError(ModelError):
+    """A chat template rewrites history, so a conversation cannot grow by appending tokens."""
+
+
+class EnvironmentFault(RagenError):
+    """An environment raised or broke its contract."""
+
+
+class CheckpointError(RagenError):
+    """A checkpoint or run directory is missing, incomplete, foreign or in the way."""
+
+
+class TrainingError(RagenError):
+    """Training cannot go on (for example non-finite numbers several steps in a row)."""
