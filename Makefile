@@ -1,0 +1,49 @@
+# Everything runs from a virtual environment that `make` builds from constraints.txt.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help setup setup-dev demo demo-frozen-lake check test test-full docs clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ragen needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.user
+
+setup: $(VENV)/.user  ## install what users need
+
+setup-dev: $(VENV)/.dev  ## install what developers need
+
+demo: $(VENV)/.user  ## train SmolLM2-135M on the bandit, minutes on a laptop CPU
+	$(BIN)/python examples/demo.py bandit
+
+demo-frozen-lake: $(VENV)/.user  ## the multi-turn demo, on held-out maps
+	$(BIN)/python examples/demo.py frozen_lake
+
+check: $(VENV)/.dev  ## lint, format, types, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: check  ## the whole test suite
+	$(BIN)/pytest -q -m "not full and not gpu"
+
+test-full: check  ## also what needs root or large packages
+	$(BIN)/pytest -q -m "not gpu"
+
+docs: $(VENV)/.dev  ## regenerate the generated tables of docs/
+	$(BIN)/python scripts/tables.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build

@@ -1,0 +1,101 @@
+"""The composition root: config goes in, plain components come out (law 5)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ragen.config.schema import Config, ModelConfig, RolloutConfig
+from ragen.envs import Environment, environment_factory
+from ragen.errors import ConfigError
+from ragen.models.device import choose_device, choose_dtype
+from ragen.models.load import load_model, load_tokenizer
+from ragen.rollout.contexts import ContextPolicy
+from ragen.rollout.runner import EnvironmentFactory, Rules
+from ragen.samplers.base import SamplingParams
+from ragen.samplers.hf import HFSampler
+from ragen.text.chat import ChatRenderer
+
+FORCED_THINK = "<think>"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """An environment to act in: its name, its settings as told in reports, and how to make one."""
+
+    name: str
+    settings: Mapping[str, Any]
+    make: EnvironmentFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A model that can act: module, tokenizer, renderer and sampler share one set of weights."""
+
+    path: Path
+    model: Any
+    tokenizer: Any
+    renderer: ChatRenderer
+    sampler: HFSampler
+    dtype: torch.dtype
+    device: torch.device
+    max_context: int
+
+
+def build_world(spec: Mapping[str, Any], env: type[Environment] | EnvironmentFactory | None = None) -> World:
+    """The environment of a config's ``env`` section, or the caller's own class or factory."""
+    if env is None:
+        make = environment_factory(spec)
+        name = str(spec.get("name", "bandit"))
+    else:
+        make, name = env, getattr(env, "__name__", type(env).__name__)
+    sample = make()
+    if not isinstance(sample, Environment):
+        raise ConfigError(f"env must make a ragen.Environment, got {type(sample).__name__}: subclass ragen.Environment")
+    return World(name, sample.settings.model_dump(), make)
+
+
+def build_agent(path: Path, model: ModelConfig, rollout: RolloutConfig) -> Agent:
+    """Load a model directory and everything that lets it act."""
+    device = choose_device(model.device)
+    tokenizer = load_tokenizer(path, trust_remote_code=model.trust_remote_code)
+    module = load_model(path, device=device, trust_remote_code=model.trust_remote_code)
+    parameters = sum(p.numel() for p in module.parameters())
+    dtype = choose_dtype(model.dtype, device, parameters=parameters)
+    renderer = build_renderer(tokenizer, rollout)
+    limit = int(getattr(module.config, "max_position_embeddings", 0) or 2**20)
+    wanted = rollout.max_context or limit
+    if wanted > limit:
+        raise ConfigError(f"rollout.max_context is {wanted}, but the model's context is {limit}: set it to {limit} or less")
+    sampler = HFSampler(module, tokenizer, end_ids=renderer.end_ids, dtype=dtype)
+    return Agent(path, module, tokenizer, renderer, sampler, dtype, device, wanted)
+
+
+def build_renderer(tokenizer: Any, rollout: RolloutConfig) -> ChatRenderer:
+    """The chat renderer, with the forced ``<think>`` opener where the config asks for it."""
+    forced = FORCED_THINK if rollout.thinking and rollout.force_think else ""
+    return ChatRenderer(tokenizer, forced=forced)
+
+
+def build_rules(rollout: RolloutConfig, max_context: int) -> Rules:
+    """The rollout's rules."""
+    return Rules(
+        max_new_tokens=rollout.max_new_tokens,
+        max_context=max_context,
+        max_trajectory_tokens=rollout.max_trajectory_tokens,
+        thinking=rollout.thinking,
+        format_penalty=rollout.format_penalty,
+        context=ContextPolicy(rollout.context, rollout.window),
+    )
+
+
+def training_params(rollout: RolloutConfig) -> SamplingParams:
+    """How training samples."""
+    return SamplingParams(rollout.temperature, rollout.top_p, rollout.top_k, rollout.min_p, rollout.stop_strings)
+
+
+def evaluation_params(config: Config) -> SamplingParams:
+    """How evaluation samples: at its own temperature, without truncation."""
+    return SamplingParams(temperature=config.eval.temperature, stop_strings=config.rollout.stop_strings)

@@ -1,0 +1,84 @@
+"""Evaluation: fixed seeded instances, success and return with intervals, reference players beside the agent."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragen.config.schema import Config
+from ragen.episode import Trajectory
+from ragen.errors import ConfigError
+from ragen.loops.compose import Agent, World, build_rules, evaluation_params
+from ragen.metrics.evaluation import EvalReport, PlayerScore, evaluation_report, rate_interval
+from ragen.rollout.collect import Progress, collect
+from ragen.rollout.demonstrations import play, players_of
+from ragen.rollout.instances import evaluation_specs
+from ragen.rollout.runner import EpisodeSpec
+
+
+def evaluate_agent(
+    agent: Agent, world: World, config: Config, *, label: str, players: bool = True, progress: Progress | None = None
+) -> tuple[EvalReport, tuple[Trajectory, ...]]:
+    """Play the fixed evaluation episodes of ``world`` with ``agent``; returns the report and the episodes themselves."""
+    settings = config.eval
+    if settings.episodes < 1:
+        raise ConfigError("eval.episodes is 0: set it to 1 or more to evaluate")
+    specs = evaluation_specs(world.name, episodes=settings.episodes, samples=settings.samples, seed=settings.seed)
+    collection = collect(
+        agent.sampler,
+        agent.renderer,
+        world.make,
+        specs,
+        rules=build_rules(config.rollout, agent.max_context),
+        params=evaluation_params(config),
+        batch=settings.batch,
+        progress=progress,
+    )
+    firsts = specs[:: settings.samples]
+    report = evaluation_report(
+        collection.groups,
+        env=world.name,
+        settings=world.settings,
+        model=label,
+        samples=settings.samples,
+        temperature=settings.temperature,
+        seed=settings.seed,
+        errors=len(collection.errors),
+        ceiling=ceiling(world, firsts),
+        players=score_players(world, firsts) if players else {},
+        notes=notes(world),
+    )
+    return report, collection.trajectories
+
+
+def score_players(world: World, specs: Sequence[EpisodeSpec]) -> dict[str, PlayerScore]:
+    """The environment's reference players on the same instances and dynamics seeds."""
+    scores = {}
+    for name, player in players_of(world.make()).items():
+        results = [play(spec, world.make, player) for spec in specs]
+        interval, _ = rate_interval([(success,) for success, _ in results])
+        success = float(np.mean([success for success, _ in results]))
+        scores[name] = PlayerScore(success, interval, float(np.mean([value for _, value in results])))
+    return scores
+
+
+def ceiling(world: World, specs: Sequence[EpisodeSpec]) -> float | None:
+    """Mean success probability of best play over the instances, or None where the environment does not know it."""
+    values = []
+    for spec in specs:
+        env = world.make()
+        env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed)
+        values.append(env.best_success())
+    return None if None in values or not values else float(np.mean(np.asarray(values, dtype=np.float64)))
+
+
+def notes(world: World) -> list[str]:
+    """What a reader must know beside the numbers."""
+    env = world.make()
+    env.reset(instance_seed=0, dynamics_seed=0)
+    said = []
+    if env.content() is None:
+        said.append("no held-out content: same prompts as training, fresh chance")
+    hint = world.settings.get("hint", "none")
+    if hint not in ("none", None):
+        said.append(f"the observation helps: hint = {hint}")
+    return said

@@ -1,0 +1,123 @@
+"""What an evaluation says: pure data and its computation from recorded episodes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ragen.episode import Group, Trajectory
+from ragen.metrics.intervals import cluster_bootstrap, wilson
+from ragen.metrics.rollout import pass_at_k, valid_format_rate
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerScore:
+    """A reference player on the same instances and dynamics: success rate with its 95 % interval, mean task return."""
+
+    success: float
+    interval: Interval
+    task_return: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvalReport:
+    """One evaluation. Rates are in [0, 1]; intervals are 95 %; ``method`` names how they were made.
+
+    ``outcomes[i]`` holds the successes of instance ``instances[i]`` (one a sample), so that runs can be compared in pairs.
+    ``ceiling`` is the mean success probability of best play on these instances, where the environment knows it.
+    """
+
+    env: str
+    settings: Mapping[str, Any]
+    model: str
+    episodes: int
+    samples: int
+    temperature: float
+    seed: int
+    success: float
+    success_interval: Interval
+    total_return: float
+    return_interval: Interval
+    task_return: float
+    method: str
+    valid_format: float
+    turns: float
+    tokens: float
+    errors: int
+    pass_at_k: float | None = None
+    ceiling: float | None = None
+    players: Mapping[str, PlayerScore] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    instances: tuple[int, ...] = ()
+    outcomes: tuple[tuple[bool, ...], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def rate_interval(outcomes: Sequence[Sequence[bool]]) -> tuple[Interval, str]:
+    """The 95 % interval of a success rate: Wilson over instances, or a bootstrap by instance where several share one."""
+    if all(len(row) == 1 for row in outcomes):
+        return wilson(sum(row[0] for row in outcomes), len(outcomes)), "Wilson over instances"
+    values, clusters = _flatten(outcomes)
+    return cluster_bootstrap(values, clusters), "bootstrap clustered by instance"
+
+
+def evaluation_report(
+    groups: Sequence[Group],
+    *,
+    env: str,
+    settings: Mapping[str, Any],
+    model: str,
+    samples: int,
+    temperature: float,
+    seed: int,
+    errors: int,
+    ceiling: float | None = None,
+    players: Mapping[str, PlayerScore] | None = None,
+    notes: Sequence[str] = (),
+) -> EvalReport:
+    """Summarise the episodes of an evaluation; groups are instances, members are samples."""
+    played: list[Trajectory] = [t for group in groups for t in group.trajectories]
+    outcomes = tuple(tuple(t.success for t in group.trajectories) for group in groups)
+    interval, method = rate_interval(outcomes)
+    returns, clusters = _flatten([group.returns().tolist() for group in groups])
+    return EvalReport(
+        env=env,
+        settings=settings,
+        model=model,
+        episodes=len(groups),
+        samples=samples,
+        temperature=temperature,
+        seed=seed,
+        success=float(np.mean([t.success for t in played])),
+        success_interval=interval,
+        total_return=float(returns.mean()),
+        return_interval=cluster_bootstrap(returns, clusters),
+        task_return=float(np.mean([t.task_return for t in played])),
+        method=f"success: {method}; return: bootstrap clustered by instance",
+        valid_format=valid_format_rate(played),
+        turns=float(np.mean([len(t.turns) for t in played])),
+        tokens=float(np.mean([t.sampled_tokens for t in played])),
+        errors=errors,
+        pass_at_k=_mean_pass_at_k(outcomes, samples) if samples > 1 else None,
+        ceiling=ceiling,
+        players=players or {},
+        notes=tuple(notes),
+        instances=tuple(group.trajectories[0].instance_seed for group in groups),
+        outcomes=outcomes,
+    )
+
+
+def _mean_pass_at_k(outcomes: Sequence[Sequence[bool]], k: int) -> float:
+    return float(np.mean([pass_at_k(len(row), sum(row), min(k, len(row))) for row in outcomes]))
+
+
+def _flatten(rows: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
+    values = np.asarray([value for row in rows for value in row], dtype=np.float64)
+    clusters = np.asarray([i for i, row in enumerate(rows) for _ in row], dtype=np.int64)
+    return values, clusters

@@ -1,0 +1,88 @@
+"""Lock-step multi-turn collection: every live episode takes its turn in one batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ragen.episode import EndReason, Group, Trajectory
+from ragen.errors import EnvironmentFault
+from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
+from ragen.samplers.base import Request, SamplingParams, TokenSampler
+from ragen.seeding import derive
+from ragen.text.chat import ChatRenderer
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What a collection gave: groups of sound episodes, and the episodes lost to faults of the environment."""
+
+    groups: tuple[Group, ...]
+    errors: tuple[Trajectory, ...]
+
+    @property
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """All sound trajectories, in (group, member) order."""
+        return tuple(t for group in self.groups for t in group.trajectories)
+
+
+def collect(
+    sampler: TokenSampler,
+    renderer: ChatRenderer,
+    make_env: EnvironmentFactory,
+    specs: Sequence[EpisodeSpec],
+    *,
+    rules: Rules,
+    params: SamplingParams,
+    batch: int | None = None,
+    progress: Progress | None = None,
+) -> Collection:
+    """Play the episodes of ``specs``, ``batch`` at a time (None = all at once), and group them.
+
+    A group keeps the members that ended without a fault; statistics are taken over those (case F6). If *every* episode
+    fails, EnvironmentFault is raised with the first message: the environment itself is broken.
+    """
+    size = batch or max(1, len(specs))
+    played: list[Trajectory] = []
+    for start in range(0, len(specs), size):
+        chunk = specs[start : start + size]
+        runners = [EpisodeRunner(spec, make_env(), renderer, rules) for spec in chunk]
+        _play(runners, sampler, params, progress)
+        played.extend(runner.trajectory(sampler.version) for runner in runners)
+    errors = tuple(t for t in played if t.end is EndReason.ERROR)
+    if specs and len(errors) == len(specs):
+        raise EnvironmentFault(
+            f"all {len(specs)} episodes of '{specs[0].env}' failed; the first said: {errors[0].error}. "
+            "Run ragen.envs.check_environment on it to see what breaks the contract"
+        )
+    members: dict[int, list[Trajectory]] = {}
+    for spec, trajectory in zip(specs, played, strict=True):
+        if trajectory.end is not EndReason.ERROR:
+            members.setdefault(spec.group, []).append(trajectory)
+    groups = tuple(Group(index, tuple(trajectories)) for index, trajectories in members.items())
+    return Collection(groups, errors)
+
+
+def _play(runners: Sequence[EpisodeRunner], sampler: TokenSampler, params: SamplingParams, progress: Progress | None) -> None:
+    done = _count_ended(runners, 0, progress)
+    while live := [(slot, runner) for slot, runner in enumerate(runners) if runner.end is None]:
+        requests = [
+            Request(
+                slot=slot,
+                context=runner.context.ids,
+                seed=derive(runner.spec.sampling_seed, "", "turn", len(runner.turns)),
+                max_new_tokens=runner.token_budget,
+            )
+            for slot, runner in live
+        ]
+        for (_, runner), completion in zip(live, sampler.generate(requests, params), strict=True):
+            runner.apply(completion)
+        done = _count_ended(runners, done, progress)
+    sampler.release()
+
+
+def _count_ended(runners: Sequence[EpisodeRunner], before: int, progress: Progress | None) -> int:
+    ended = sum(runner.end is not None for runner in runners)
+    if progress is not None and ended > before:
+        progress(ended - before)
+    return ended

@@ -1,0 +1,84 @@
+"""Which instances are played: training apart from evaluation, by seed and by content."""
+
+from collections.abc import Sequence
+
+from ragen.errors import ConfigError
+from ragen.rollout.runner import EnvironmentFactory, EpisodeSpec
+from ragen.seeding import derive
+
+MAX_TRIES = 200
+
+
+def evaluation_specs(env: str, *, episodes: int, samples: int, seed: int) -> list[EpisodeSpec]:
+    """Fixed evaluation episodes: ``episodes`` instances, ``samples`` of each.
+
+    Seeds do not depend on the environment's name, so variants of one environment are compared on the same instances.
+    """
+    return [
+        EpisodeSpec(
+            env=env,
+            group=index,
+            member=member,
+            instance_seed=derive(seed, "eval", "instance", index),
+            dynamics_seed=derive(seed, "eval", "dynamics", index, member),
+            sampling_seed=derive(seed, "eval", "sampling", index, member),
+        )
+        for index in range(episodes)
+        for member in range(samples)
+    ]
+
+
+def contents(make_env: EnvironmentFactory, specs: Sequence[EpisodeSpec]) -> frozenset[str]:
+    """The content keys of these instances (empty for environments exempt from the content check)."""
+    keys = (content_of(make_env, seed) for seed in {spec.instance_seed for spec in specs})
+    return frozenset(key for key in keys if key is not None)
+
+
+def content_of(make_env: EnvironmentFactory, instance_seed: int) -> str | None:
+    """The content key of one instance, or None where the environment is exempt."""
+    env = make_env()
+    env.reset(instance_seed=instance_seed, dynamics_seed=0)
+    return env.content()
+
+
+def training_specs(
+    env: str,
+    make_env: EnvironmentFactory,
+    *,
+    seed: int,
+    step: int,
+    groups: int,
+    members: int,
+    held_out: frozenset[str],
+) -> list[EpisodeSpec]:
+    """The episodes of training step ``step`` (from 0): P groups × G members.
+
+    Instance numbers go on from step to step (step · P + slot), so a resumed run sees what an unbroken one sees. An instance
+    whose content is in ``held_out`` is replaced by the next draw of the same number, at most MAX_TRIES times.
+    """
+    specs = []
+    for index in range(step * groups, (step + 1) * groups):
+        instance_seed = _free_instance(env, make_env, seed, index, held_out)
+        specs += [
+            EpisodeSpec(
+                env=env,
+                group=index,
+                member=member,
+                instance_seed=instance_seed,
+                dynamics_seed=derive(seed, "train", "dynamics", index, member),
+                sampling_seed=derive(seed, "train", "sampling", index, member),
+            )
+            for member in range(members)
+        ]
+    return specs
+
+
+def _free_instance(env: str, make_env: EnvironmentFactory, seed: int, index: int, held_out: frozenset[str]) -> int:
+    for attempt in range(MAX_TRIES):
+        instance_seed = derive(seed, "train", "instance", index, attempt)
+        if not held_out or content_of(make_env, instance_seed) not in held_out:
+            return instance_seed
+    raise ConfigError(
+        f"'{env}' gave {MAX_TRIES} instances in a row that are in the evaluation set: lower eval.episodes, or choose "
+        "settings with more different instances"
+    )

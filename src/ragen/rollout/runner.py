@@ -1,0 +1,221 @@
+"""One episode, turn by turn: what the policy is shown, what its reply does, and why the episode ends."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ragen.envs.base import Environment, Step
+from ragen.episode import Completion, EndReason, Trajectory, Turn
+from ragen.errors import ConfigError, EnvironmentFault
+from ragen.rollout.contexts import Context, ContextPolicy
+from ragen.text.chat import ChatRenderer
+from ragen.text.parser import choose_actions, parse_reply
+from ragen.text.prompts import Task, first_message, next_message
+
+EnvironmentFactory = Callable[[], Environment]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSpec:
+    """Which episode to play: its place in the collection and the seeds of its three kinds of chance."""
+
+    env: str
+    group: int
+    member: int
+    instance_seed: int
+    dynamics_seed: int
+    sampling_seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rollout's own rules: budgets in tokens, format, and what history a turn sees.
+
+    ``max_context`` counts the tokens of a segment, the reply included. ``format_penalty`` (≤ 0) is added once to a turn
+    without a valid answer.
+    """
+
+    max_new_tokens: int
+    max_context: int
+    max_trajectory_tokens: int | None = None
+    thinking: bool = True
+    format_penalty: float = -0.1
+    context: ContextPolicy = ContextPolicy()
+
+
+class EpisodeRunner:
+    """Plays one episode: ask for ``context()``, sample a reply to it, hand it to ``apply()``, until ``end`` is set.
+
+    Faults of the environment (an exception, or an answer that breaks the contract) end the episode with
+    ``EndReason.ERROR``: nothing is invented, the message is kept.
+    """
+
+    def __init__(self, spec: EpisodeSpec, env: Environment, renderer: ChatRenderer, rules: Rules) -> None:
+        self.spec, self.env, self.rules = spec, env, rules
+        self.turns: list[Turn] = []
+        self.end: EndReason | None = None
+        self.error = ""
+        self.actions_used = 0
+        self.tokens_used = 0
+        self.context = Context(renderer, rules.context)
+        try:
+            observation = env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
+            self.task = make_task(env, thinking=rules.thinking)
+            _check_text(observation)
+        except Exception as fault:  # any fault of an environment costs this episode only
+            self._fail(fault)
+            return
+        self._show(first_message(self.task, observation), observation)
+
+    @property
+    def token_budget(self) -> int:
+        """Tokens the next reply may have."""
+        limit = self.rules.max_trajectory_tokens
+        return self.rules.max_new_tokens if limit is None else min(self.rules.max_new_tokens, limit - self.tokens_used)
+
+    def apply(self, completion: Completion) -> None:
+        """Execute a reply and set up the next turn, or the end."""
+        settings = self.env.settings
+        limit = min(settings.max_actions_per_turn, settings.max_actions - self.actions_used)
+        reply = parse_reply(completion.text, thinking=self.rules.thinking)
+        try:
+            choice = choose_actions(reply, self.env.match, limit)
+            steps = self._execute(choice.actions)
+            success = bool(self.env.success)
+        except Exception as fault:  # as above
+            self._record(completion, (), valid=False, steps=[], info={})
+            self._fail(fault)
+            return
+        info = {**(steps[-1].info if steps else {}), "success": success, "ignored_actions": choice.ignored}
+        executed = choice.actions[: len(steps)]
+        if steps:
+            self.observation = steps[-1].observation
+        info["next_observation"] = self.observation
+        self._record(completion, executed, valid=choice.valid, steps=steps, info=info, invalid=len(choice.invalid))
+        self._finish(steps)
+        if self.end is None:
+            self._next(choice.invalid, valid_format=reply.answer is not None)
+
+    def trajectory(self, policy_version: int) -> Trajectory:
+        """The record of the finished episode."""
+        if self.end is None:
+            raise RuntimeError("the episode has not ended")
+        return Trajectory(
+            env=self.spec.env,
+            instance_seed=self.spec.instance_seed,
+            member=self.spec.member,
+            turns=tuple(self.turns),
+            end=self.end,
+            success=bool(self.turns and self.turns[-1].info.get("success", False)),
+            policy_version=policy_version,
+            error=self.error,
+        )
+
+    def _execute(self, actions: Sequence[str]) -> list[Step]:
+        steps: list[Step] = []
+        for action in actions:
+            step = self.env.step(action)
+            _check_step(step, action)
+            steps.append(step)
+            if step.terminated or step.truncated:
+                break
+        return steps
+
+    def _record(
+        self,
+        completion: Completion,
+        actions: tuple[str, ...],
+        *,
+        valid: bool,
+        steps: Sequence[Step],
+        info: Mapping[str, Any],
+        invalid: int = 0,
+    ) -> None:
+        self.actions_used += len(actions)
+        self.tokens_used += len(completion.token_ids)
+        turn = Turn(
+            prompt_ids=self.context.added,
+            extends=self.context.extends,
+            completion=completion,
+            observation=self.context.shown,
+            actions=actions,
+            valid=valid,
+            reward=float(sum(step.reward for step in steps)),
+            penalty=0.0 if valid else self.rules.format_penalty,
+            invalid_actions=invalid,
+            info={**info, "effective_actions": sum(bool(s.info.get("action_is_effective", True)) for s in steps)},
+        )
+        self.turns.append(turn)
+        self.context.replied(completion)
+
+    def _finish(self, steps: Sequence[Step]) -> None:
+        settings = self.env.settings
+        if steps and steps[-1].terminated:
+            self.end = EndReason.TERMINATED
+        elif steps and steps[-1].truncated:
+            self.end = EndReason.TRUNCATED
+        elif len(self.turns) >= settings.max_turns or self.actions_used >= settings.max_actions or self.token_budget < 1:
+            self.end = EndReason.BUDGET
+
+    def _next(self, invalid: Sequence[str], *, valid_format: bool) -> None:
+        settings = self.env.settings
+        turns_left = settings.max_turns - len(self.turns)
+        actions_left = settings.max_actions - self.actions_used
+        last = self.turns[-1]
+        follow_up = next_message(
+            self.task,
+            reward=last.reward + last.penalty,
+            invalid=invalid,
+            valid_format=valid_format,
+            observation=self.observation,
+            actions_left=actions_left,
+            turns_left=turns_left,
+        )
+        left = replace(self.task, max_turns=turns_left, max_actions=actions_left)
+        self._show(follow_up, self.observation, fresh=first_message(left, self.observation))
+
+    def _show(self, message: str, observation: str, *, fresh: str | None = None) -> None:
+        self.observation = observation
+        self.context.show(message, fresh=message if fresh is None else fresh)
+        needed = len(self.context.ids) + self.token_budget
+        if needed <= self.rules.max_context:
+            return
+        if not self.turns:
+            raise ConfigError(
+                f"the first prompt of '{self.spec.env}' has {len(self.context.ids)} tokens and a reply may have "
+                f"{self.token_budget}, which exceeds the context of {self.rules.max_context}: lower "
+                "rollout.max_new_tokens, raise rollout.max_context, or choose a model with a longer context"
+            )
+        self.end = EndReason.OVERFLOW
+
+    def _fail(self, fault: Exception) -> None:
+        self.end = EndReason.ERROR
+        self.error = f"{type(fault).__name__}: {fault}"
+
+
+def make_task(env: Environment, *, thinking: bool) -> Task:
+    """The prompt's view of an environment."""
+    settings = env.settings
+    return Task(
+        instructions=env.instructions(),
+        actions=env.actions(),
+        max_turns=settings.max_turns,
+        max_actions=settings.max_actions,
+        max_actions_per_turn=settings.max_actions_per_turn,
+        thinking=thinking,
+        wording=settings.wording,
+    )
+
+
+def _check_text(observation: object) -> None:
+    if not isinstance(observation, str):
+        raise EnvironmentFault(f"an observation must be a str, got {type(observation).__name__}")
+
+
+def _check_step(step: object, action: str) -> None:
+    if not isinstance(step, Step):
+        raise EnvironmentFault(f"step({action!r}) must return a ragen Step, got {type(step).__name__}")
+    _check_text(step.observation)
+    if isinstance(step.reward, bool) or not isinstance(step.reward, int | float) or not math.isfinite(step.reward):
+        raise EnvironmentFault(f"step({action!r}) returned the reward {step.reward!r}; it must be a finite number")
