@@ -16,9 +16,13 @@ class LoraConfig(Settings):
 
 
 class ModelConfig(Settings):
-    name: str = Field("smollm2-135m", description="'smollm2-135m', 'tiny', or any Hugging Face causal LM (directory or name)")
+    name: str = Field(
+        "smollm2-135m", description="'smollm2-135m', 'tiny', or any Hugging Face causal LM (directory or name)"
+    )
     device: str = Field("auto", description="'auto', 'cpu', 'cuda', 'cuda:1', 'mps'")
-    dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute type (autocast); weights stay float32")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="compute type (autocast); weights stay float32"
+    )
     lora: LoraConfig = LoraConfig()
     trust_remote_code: bool = Field(False, description="run code that comes with the model")
 
@@ -47,8 +51,12 @@ class FilterConfig(Settings):
     strategy: Literal["none", "top_fraction", "top_p", "top_k", "min_p", "soft"] = Field(
         "none", description="which groups train: see docs/settings.md"
     )
-    value: float = Field(0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)")
-    returns: Literal["total", "task"] = Field("total", description="rank by returns with penalties (total) or without (task)")
+    value: float = Field(
+        0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)"
+    )
+    returns: Literal["total", "task"] = Field(
+        "total", description="rank by returns with penalties (total) or without (task)"
+    )
     max_flat_steps: int = Field(5, ge=1, description="stop after so many steps in a row in which every group is flat")
 
 
@@ -66,7 +74,8 @@ class LossConfig(Settings):
     clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low")
     clip_high: float = Field(0.2, gt=0, description="ε_high")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
-        "trajectory-mean", description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant"
+        "trajectory-mean",
+        description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant",
     )
     length_constant: float = Field(256.0, gt=0, description="divisor of 'trajectory-sum'")
     entropy_coef: float = Field(0.001, ge=0, description="weight of the entropy bonus")
@@ -93,7 +102,9 @@ class OptimConfig(Settings):
 class WarmupConfig(Settings):
     """Supervised fine-tuning on demonstrations made by the environment, before RL."""
 
-    data: Literal["none", "format", "oracle"] = Field("none", description="random valid actions (format) or best play (oracle)")
+    data: Literal["none", "format", "oracle"] = Field(
+        "none", description="random valid actions (format) or best play (oracle)"
+    )
     demonstrations: int = Field(320, ge=1, description="demonstration episodes")
     epochs: int = Field(1, ge=1, description="passes over them")
     batch: int = Field(32, ge=1, description="episodes an optimiser step")
@@ -121,7 +132,9 @@ class RunConfig(Settings):
 class Config(Settings):
     seed: int = Field(0, ge=0, description="run seed: every draw derives from it")
     steps: int = Field(200, ge=0, description="training iterations")
-    env: dict[str, Any] = Field({"name": "bandit"}, description="environment preset (`name`) and its own settings: `ragen envs`")
+    env: dict[str, Any] = Field(
+        {"name": "bandit"}, description="environment preset (`name`) and its own settings: `ragen envs`"
+    )
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -145,7 +158,9 @@ class Config(Settings):
                 f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy to 'none'"
             )
         if self.loss.kl_in == "loss" and self.loss.kl_estimator == "k1" and self.loss.kl_coef > 0:
-            raise ValueError("loss.kl_estimator 'k1' has zero expected gradient as a loss: use k2 or k3, or loss.kl_in 'reward'")
+            raise ValueError(
+                "loss.kl_estimator 'k1' has zero expected gradient as a loss: use k2 or k3, or loss.kl_in 'reward'"
+            )
         if self.loss.kl_in == "reward" and self.loss.kl_coef > 0 and self.advantage.name == "grpo":
             raise ValueError("loss.kl_in 'reward' needs per-token credit: use advantage.name 'gae', or loss.kl_in 'loss'")
         if self.filter.strategy in ("top_fraction", "top_p", "min_p") and self.filter.value > 1:

@@ -1,6 +1,8 @@
 """The base of every settings class: frozen, typed, and strict about unknown keys."""
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -36,6 +38,9 @@ def _explain(cls: type[BaseModel], problem: Mapping[str, Any], prefix: str) -> s
     message = str(problem["msg"]).removeprefix("Value error, ")
     if not path:
         return message
+    if problem["type"] == "literal_error":
+        close = get_close_matches(str(problem["input"]), re.findall(r"'([^']*)'", str(problem["ctx"]["expected"])), n=1)
+        message += f"; did you mean '{close[0]}'?" if close else ""
     field = _descend(cls, path[:-1]).model_fields.get(path[-1])
     about = f" ({field.description})" if field is not None and field.description else ""
     return f"setting '{key}' is {problem['input']!r}: {message}{about}"

@@ -1,0 +1,65 @@
+"""The dotted names of all settings, and the nearest one to a name that does not exist."""
+
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ragen.config.schema import Config
+
+ENV_COMMON = ("max_turns", "max_actions", "max_actions_per_turn", "wording")  # what every environment has, for hints
+
+
+@cache
+def fields() -> Mapping[str, FieldInfo]:
+    """Every setting of a run by its dotted name, in the schema's order (``env`` is one setting: a mapping)."""
+    return types.MappingProxyType(dict(_walk(Config, "")))
+
+
+def _walk(cls: type[BaseModel], prefix: str) -> Iterable[tuple[str, FieldInfo]]:
+    for name, field in cls.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _walk(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name, field
+
+
+def is_text(annotation: Any) -> bool:
+    """Whether a setting takes free text or a word out of a list."""
+    return any(kind is str or typing.get_origin(kind) is typing.Literal for kind in _kinds(annotation))
+
+
+def is_bool(annotation: Any) -> bool:
+    """Whether a setting takes true and false."""
+    return bool in _kinds(annotation)
+
+
+def _kinds(annotation: Any) -> tuple[Any, ...]:
+    return typing.get_args(annotation) if typing.get_origin(annotation) in (types.UnionType, typing.Union) else (annotation,)
+
+
+def unknown(key: str) -> str:
+    """The message for a setting that does not exist, with the nearest that do, searched over all dotted names."""
+    scores = {path: likeness(key, path) for path in (*fields(), *(f"env.{name}" for name in ENV_COMMON))}
+    best = max(scores.values())
+    nearest = [f"'{path}'" for path, score in scores.items() if score > best - 0.02][:3]
+    hint = f"did you mean {' or '.join(nearest)}?" if best >= 0.6 else "`docs/settings.md` lists all settings"
+    return f"unknown setting '{key}': {hint}"
+
+
+def likeness(key: str, path: str) -> float:
+    """How well a mistyped ``key`` fits ``path``: by the last word, its initials (lr = learning_rate), and the section."""
+    section, _, word = key.rpartition(".")
+    home, _, name = path.rpartition(".")
+    words = SequenceMatcher(None, word, name).ratio()
+    if len(word) > 1 and word == "".join(part[0] for part in name.split("_")):
+        words = 0.9
+    whole = SequenceMatcher(None, key, path).ratio()
+    bonus = 0.15 * SequenceMatcher(None, section, home).ratio() if section else 0.0
+    return max(words, whole) + bonus

@@ -1,0 +1,69 @@
+"""YAML as people expect it: the YAML 1.2 core rules for plain scalars, and a key written twice is an error.
+
+PyYAML's default follows YAML 1.1, where ``1e-4`` is a string, ``no`` is false and ``010`` is eight.
+"""
+
+import re
+from typing import Any
+
+import yaml
+
+from ragen.errors import ConfigError
+
+_FLOAT = re.compile(
+    r"^[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+)
+_INT = re.compile(r"^[-+]?[0-9]+$")
+_BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
+
+
+class CoreLoader(yaml.SafeLoader):
+    """``yaml.SafeLoader`` with the scalar rules of YAML 1.2."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (PyYAML's own class attribute)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """A mapping; the same key twice is an error."""
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if twice:
+            raise yaml.MarkedYAMLError(None, None, f"key '{twice[0]}' is written twice", node.start_mark)
+        return dict(super().construct_mapping(node, deep=deep))
+
+
+CoreLoader.add_implicit_resolver("tag:yaml.org,2002:null", _NULL, ["~", "n", "N", ""])
+CoreLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
+CoreLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+CoreLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
+
+
+def parse_yaml(text: str, origin: str) -> Any:
+    """The plain value (mapping, list, scalar) of a YAML text; ``origin`` names it in errors. No tags, no objects."""
+    try:
+        return yaml.load(text, Loader=CoreLoader)  # noqa: S506 (a SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        what = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"{origin}{where}: not valid YAML: {what}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin}: not valid YAML: {error}") from None
+
+
+def dump_yaml(value: Any) -> str:
+    """Plain values as YAML that ``parse_yaml`` reads back to equal values."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what either YAML version would read as something other than a string."""
+
+
+def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain = not any(rule.match(text) for rule in (_FLOAT, _INT, _BOOL, _NULL))
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _string)

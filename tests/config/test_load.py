@@ -1,0 +1,230 @@
+"""Sources, overrides and their errors."""
+
+import math
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragen.config import Config, load_config, preset_names
+from ragen.config.load import parse_overrides
+from ragen.config.paths import ENV_COMMON, fields
+from ragen.config.settings import validated
+from ragen.config.yaml_text import dump_yaml, parse_yaml
+from ragen.envs.base import EnvSettings
+from ragen.errors import ConfigError
+
+BASE = "bandit-starpo-s-grpo"
+
+
+def loaded(*words: str) -> Config:
+    return load_config(BASE, words)
+
+
+@pytest.mark.parametrize("words", [("--seed", "7"), ("--seed=7",), ("seed=7",)])
+def test_three_ways_to_write_an_override(words):
+    assert loaded(*words).seed == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e-4", 1e-4), ("1E-4", 1e-4), ("5e-05", 5e-5), (".001", 0.001), ("2", 2.0), ("+1.5e2", 150.0)]
+)
+def test_scientific_notation_is_a_number(text, value):
+    got = loaded("--optim.learning_rate", text).optim.learning_rate
+    assert isinstance(got, float)
+    assert got == value
+
+
+def test_scientific_notation_is_a_number_for_environment_settings_too():
+    assert loaded("--env.slip", "1e-1").env["slip"] == 0.1
+
+
+def test_c13_null_stays_null_and_is_never_the_text_none():
+    assert loaded("--rollout.max_trajectory_tokens", "null").rollout.max_trajectory_tokens is None
+    assert loaded("--env.low_name", "null").env["low_name"] is None
+    with pytest.raises(ConfigError, match=r"'run.name' is None"):
+        loaded("--run.name", "null")
+
+
+def test_lists_are_lists_and_negative_numbers_are_values():
+    config = loaded("--rollout.stop_strings", "[a, b]", "--rollout.format_penalty", "-0.5", "--optim.betas=[0.8, 0.9]")
+    assert config.rollout.stop_strings == ("a", "b")
+    assert config.rollout.format_penalty == -0.5
+    assert config.optim.betas == (0.8, 0.9)
+
+
+@pytest.mark.parametrize("text", ["2024", "1e5", "true", "2024-01-02", "#7", "yes", "a: b", "@x", "", "[x]", "it's"])
+def test_a_text_setting_keeps_the_text_as_typed(text):
+    assert loaded(f"--run.name={text}").run.name == text
+
+
+def test_sections_with_a_name_take_it_directly():
+    config = loaded("--env", "sokoban", "--model", "tiny", "--advantage", "gae", "--env.max_turns", "3")
+    assert config.env == {"name": "sokoban", "max_turns": 3}
+    assert config.model.name == "tiny"
+    assert config.advantage.name == "gae"
+
+
+def test_another_environment_drops_the_settings_meant_for_the_first_but_keeps_those_given_beside_it():
+    config = load_config("frozen_lake-starpo-grpo-small", ["--env.max_turns", "4", "--env", "sokoban"])
+    assert config.env == {"name": "sokoban", "max_turns": 4}
+
+
+def test_nested_environment_settings_reach_the_environment_untouched():
+    assert loaded("--env.symbols.wall", "#").env["symbols"] == {"wall": "#"}
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("clip_hihg=0.28", "loss.clip_high"),
+        ("algorithm.clip_hihg=.28", "loss.clip_high"),
+        ("optim.lr=1", "optim.learning_rate"),
+        ("rollout.max_turns=3", "env.max_turns"),
+        ("filter.strategy.x=2", "filter.strategy"),
+        ("lora.rank=4", "model.lora.rank"),
+        ("group=4", "rollout.groups"),
+    ],
+)
+def test_g5_g12_an_unknown_key_ends_with_the_nearest_one(word, hint):
+    with pytest.raises(ConfigError) as error:
+        loaded(word)
+    assert word.split("=")[0] in str(error.value)
+    assert f"did you mean '{hint}'" in str(error.value)
+
+
+def test_g5_equally_near_keys_are_all_named():
+    with pytest.raises(ConfigError, match=r"'warmup.learning_rate' or 'optim.learning_rate'"):
+        loaded("learning_rate=1")
+
+
+def test_g5_a_key_like_nothing_points_at_the_list():
+    with pytest.raises(ConfigError, match=r"docs/settings.md"):
+        loaded("qqq.zzz=1")
+
+
+def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("loss:\n  clip_hihg: 0.3\n")
+    for source in (path, str(path), {"loss": {"clip_hihg": 0.3}}):
+        with pytest.raises(ConfigError, match=r"did you mean 'loss.clip_high'"):
+            load_config(source)
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("filter.strategy=top_fracton", ["filter.strategy", "top_fracton", "did you mean 'top_fraction'"]),
+        ("steps=-1", ["steps", "-1", "greater than or equal to 0"]),
+        ("steps=many", ["steps", "many", "integer"]),
+        ("steps=1.5", ["steps", "1.5", "integer"]),
+        ("steps=true", ["steps", "true and false"]),
+        ("optim.learning_rate=.nan", ["optim.learning_rate", "finite"]),
+        ("optim=3", ["optim", "3"]),
+        ("rollout.members=1", ["rollout.members is 1", "gae"]),
+    ],
+)
+def test_g7_an_impossible_value_names_key_value_and_what_is_allowed(word, parts):
+    with pytest.raises(ConfigError) as error:
+        loaded(word)
+    for part in parts:
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("words", [("steps",), ("--steps",), ("--steps", "--seed", "1"), ("--",), ("=3",)])
+def test_a_malformed_override_says_how_to_write_one(words):
+    with pytest.raises(ConfigError, match=r"--"):
+        loaded(*words)
+
+
+def test_a_file_begins_from_a_preset_and_its_own_lines_win(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("preset: bandit-starpo-s-grpo\nsteps: 3\noptim:\nloss:\n  clip_high: 3e-1\nenv: {pull: 2}\n")
+    config = load_config(path, ["--seed", "4"])
+    assert (config.steps, config.seed, config.loss.clip_high, config.loss.clip_low) == (3, 4, 0.3, 0.2)
+    assert config.filter.strategy == "top_fraction"
+    assert config.env == {"name": "bandit", "pull": 2}
+
+
+def test_a_file_that_names_another_environment_than_its_preset_starts_that_one_clean(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("preset: frozen_lake-starpo-s-grpo-small\nenv: sokoban\n")
+    assert load_config(path).env == {"name": "sokoban"}
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a: [", "line"),
+        ("- 1\n- 2\n", "mapping"),
+        ("steps: 1\nsteps: 2\n", "'steps' is written twice"),
+        ("preset: 3\n", "preset is 3"),
+        ("x: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
+    ],
+)
+def test_h11_a_bad_file_is_refused_with_its_name(tmp_path, text, part):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_config(path)
+    assert "bad.yaml" in str(error.value)
+    assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "source", ["no-such.yaml", "bandit", "starpo-grpo", "bandit-starpo-sgrpo", "bandit-starpo-grpo-big", ""]
+)
+def test_an_unknown_source_says_what_a_source_is(source):
+    with pytest.raises(ConfigError, match=r"preset"):
+        load_config(source)
+
+
+def test_the_nearest_preset_is_named():
+    with pytest.raises(ConfigError, match=r"did you mean 'frozen_lake-starpo-s-grpo'"):
+        load_config("frozen_lake-starpo-sgrpo")
+
+
+def test_any_environment_makes_a_preset_name():
+    assert load_config("frozen_lake-6x6-starpo-s-ppo-small").env["name"] == "frozen_lake-offset"
+    assert load_config("bandit-rev-starpo-grpo").env == {"name": "bandit-rev"}
+    assert len(set(preset_names(["a", "b"]))) == 2 * 4 * 3
+
+
+def test_every_preset_loads():
+    for name in preset_names():
+        assert load_config(name).env["name"].startswith(name.split("-")[0])
+
+
+def test_a_resolved_config_written_as_yaml_reads_back_equal(tmp_path):
+    config = loaded("--run.name", "1e5", "--env.x", "null", "--env.y", "no", "--optim.learning_rate", "1e-7")
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_yaml(config.model_dump(mode="json")))
+    assert load_config(path) == config
+    assert yaml.safe_load(path.read_text())["run"]["name"] == "1e5"
+
+
+def test_hints_for_environment_settings_name_what_environments_have():
+    assert set(ENV_COMMON) <= set(EnvSettings.model_fields)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), lambda x: st.lists(x, max_size=3)
+    )
+)
+def test_yaml_written_is_yaml_read(value):
+    text = dump_yaml({"x": value})
+    assert parse_yaml(text, "here") == {"x": value}
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300))
+def test_every_printed_float_is_read_as_that_float(value):
+    assert parse_overrides([f"--loss.kl_coef={value!r}"]) == [("loss.kl_coef", value)]
+    assert math.isfinite(value)
+
+
+def test_every_default_is_a_valid_value():
+    for key, field in fields().items():
+        assert field.description, key
+    assert validated(Config, {}) == Config()
