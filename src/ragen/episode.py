@@ -3,6 +3,7 @@
 Shapes: P groups, G members a group, R segments (training rows), T tokens, K turns, V vocabulary.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -89,13 +90,13 @@ class Trajectory:
 
     @cached_property
     def task_return(self) -> float:
-        """Sum of the environment's rewards, without penalties."""
-        return float(sum(turn.reward for turn in self.turns))
+        """Sum of the environment's rewards, without penalties; correctly rounded: equal whatever their order."""
+        return math.fsum(turn.reward for turn in self.turns)
 
     @cached_property
     def total_return(self) -> float:
-        """Sum of rewards and penalties: what filter and advantages use by default."""
-        return float(sum(turn.reward + turn.penalty for turn in self.turns))
+        """Sum of rewards and penalties (correctly rounded): what filter and advantages use by default."""
+        return math.fsum(part for turn in self.turns for part in (turn.reward, turn.penalty))
 
     @property
     def sampled_tokens(self) -> int:

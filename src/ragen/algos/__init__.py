@@ -1,0 +1,1 @@
+"""Algorithms: pure functions of arrays (advantages, losses, filters, KL, reductions); no I/O, no config, no model."""

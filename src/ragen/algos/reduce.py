@@ -1,0 +1,132 @@
+"""Every masked mean, and the way between rows and trajectories. Off the mask a value may be anything, NaN included.
+
+Shapes: R segments (rows), T tokens, M trajectories, L tokens of the longest trajectory.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Aggregation = Literal["token-mean", "trajectory-mean", "trajectory-sum"]
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean of ``values`` where ``mask`` is True (scalar); 0 where nothing is."""
+    return torch.where(mask, values, 0).sum() / mask.sum().clamp(min=1)
+
+
+def weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
+    """Σ weights · values (scalar); a value of weight 0 is never looked at.
+
+    ``values`` may be NaN where the weight is 0, and passes no gradient there; but a gradient that goes on through the
+    arithmetic which *made* a NaN is NaN, so mask the inputs of such arithmetic first.
+    """
+    return (torch.where(weights != 0, values, 0) * weights).sum()
+
+
+def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
+    """(values − mean) / (std + eps) over the mask, exactly 0 off it; std with Bessel's correction.
+
+    Fewer than two values, or equal ones, give exactly 0.
+    """
+    inside = values[mask]
+    if inside.numel() < 2 or bool(inside.max() == inside.min()):
+        return torch.zeros_like(values)
+    return torch.where(mask, (values - inside.mean()) / (inside.std(correction=1) + eps), 0)
+
+
+def trajectory_index(trajectory: Tensor) -> tuple[Tensor, int]:
+    """Number the trajectories 0 … M−1 in the order of their ids: ((R,) int64, M)."""
+    ids, index = torch.unique(trajectory, return_inverse=True)
+    return index, ids.numel()
+
+
+def token_weights(
+    mask: Tensor,
+    trajectory: Tensor,
+    mode: Aggregation,
+    *,
+    constant: float = 256.0,
+    trajectory_weights: Tensor | None = None,
+) -> Tensor:
+    """Weights (R, T) float32 such that the loss is ``(weights * per_token).sum()``, 0 off the mask.
+
+    Give the rows of a whole (mini-)batch: its denominators are then inside the weights, so that the gradient does not
+    depend on how those rows are later split into micro-batches or devices.
+
+    - ``token-mean``: 1 / n, with n the trained tokens of all rows (DAPO, arXiv 2503.14476); Σ = 1
+    - ``trajectory-mean``: 1 / (M · |τ|), |τ| = trained tokens of all segments of the trajectory (GRPO, PPO of RAGEN); Σ = 1
+    - ``trajectory-sum``: 1 / (M · constant) (Dr. GRPO, arXiv 2503.20783)
+
+    A trajectory without a trained token has weight 0 and does not count in M; with none at all every weight is 0.
+    ``trajectory`` (R,) are ids; ``trajectory_weights`` (R,), the same on all segments of a trajectory, multiply the result
+    and leave the denominators alone (otherwise a mini-batch of one weakly weighted group would undo its weight).
+    """
+    index, count = trajectory_index(trajectory)
+    tokens = torch.zeros(count, dtype=torch.int64, device=mask.device).index_add_(0, index, mask.sum(dim=1))
+    trained = (tokens > 0).sum().clamp(min=1)
+    if mode == "token-mean":
+        per_row = 1.0 / tokens.sum().clamp(min=1).to(torch.float32).expand(len(mask))
+    elif mode == "trajectory-mean":
+        per_row = 1.0 / (trained * tokens.clamp(min=1)).to(torch.float32)[index]
+    elif mode == "trajectory-sum":
+        per_row = 1.0 / (trained.to(torch.float32) * constant).expand(len(mask))
+    else:
+        raise ValueError(f"unknown aggregation '{mode}': use token-mean, trajectory-mean or trajectory-sum")
+    if trajectory_weights is not None:
+        per_row = per_row * trajectory_weights.to(torch.float32)
+    return torch.where(mask, per_row[:, None], 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryLayout:
+    """Where the n sampled tokens of a batch stand, in rows and in their trajectories.
+
+    ``rows`` and ``columns`` (n,) are the place in (R, T); ``trajectories`` and ``steps`` (n,) the place in (M, L), with the
+    tokens of a trajectory in turn order; ``index`` (R,) is each row's trajectory, 0 … M−1; ``lengths`` (M,) = |τ|.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    trajectories: Tensor
+    steps: Tensor
+    index: Tensor
+    lengths: Tensor
+
+    @property
+    def valid(self) -> Tensor:
+        """(M, L) bool: True where a sequence has a token."""
+        longest = int(self.lengths.max()) if self.lengths.numel() else 0
+        return torch.arange(longest, device=self.lengths.device) < self.lengths[:, None]
+
+    def gather(self, values: Tensor) -> Tensor:
+        """(R, T) → (M, L): each trajectory's sampled tokens in turn order, 0 behind its last one."""
+        valid = self.valid
+        out = torch.zeros(valid.shape, dtype=values.dtype, device=values.device)
+        out[self.trajectories, self.steps] = values[self.rows, self.columns]
+        return out
+
+    def scatter(self, sequences: Tensor, mask: Tensor) -> Tensor:
+        """(M, L) → the shape of ``mask`` (R, T); exactly 0 off the mask."""
+        out = torch.zeros(mask.shape, dtype=sequences.dtype, device=sequences.device)
+        out[self.rows, self.columns] = sequences[self.trajectories, self.steps]
+        return out
+
+
+def trajectory_layout(mask: Tensor, turn_ids: Tensor, trajectory: Tensor) -> TrajectoryLayout:
+    """Lay the sampled tokens of (R, T) rows out by trajectory in turn order, whatever the order of the rows.
+
+    ``mask`` (R, T) bool, ``turn_ids`` (R, T) the turn's number in its trajectory, ``trajectory`` (R,) ids. A turn stands
+    in one row; tokens of equal turn keep their row order.
+    """
+    index, count = trajectory_index(trajectory)
+    rows, columns = mask.nonzero(as_tuple=True)
+    order = torch.argsort(turn_ids[rows, columns], stable=True)
+    order = order[torch.argsort(index[rows[order]], stable=True)]
+    rows, columns = rows[order], columns[order]
+    owners = index[rows]
+    lengths = torch.bincount(owners, minlength=count)
+    steps = torch.arange(len(rows), device=mask.device) - (lengths.cumsum(0) - lengths)[owners]
+    return TrajectoryLayout(rows, columns, owners, steps, index, lengths)
