@@ -1,0 +1,20 @@
+"""Environments: text in, text out. Importing this package registers the built-in presets."""
+
+from ragen.envs import bandit, frozen_lake, sokoban
+from ragen.envs.base import Environment, EnvSettings, Observation, Step
+from ragen.envs.check import check_environment
+from ragen.envs.registry import EnvPreset, environment_factory, environments
+
+__all__ = [
+    "EnvPreset",
+    "EnvSettings",
+    "Environment",
+    "Observation",
+    "Step",
+    "bandit",
+    "check_environment",
+    "environment_factory",
+    "environments",
+    "frozen_lake",
+    "sokoban",
+]
