@@ -1,0 +1,59 @@
+"""Times of the built-in environments: one step, one new instance, one oracle turn. Run: python benchmarks/environments.py"""
+
+import importlib
+import random
+import sys
+import time
+from statistics import mean, quantiles
+
+from ragen.envs.registry import environment_factory, environments
+
+ROOMS = ("bandit", "frozen_lake", "sokoban")
+INSTANCES = 300
+STEPS = 20_000
+
+
+def seconds(action):
+    start = time.perf_counter()
+    result = action()
+    return time.perf_counter() - start, result
+
+
+def new_instances(env, first):
+    """Seconds of each of INSTANCES resets to an instance that is not cached yet, and of an oracle turn from it."""
+    resets, plans = [], []
+    for seed in range(first, first + INSTANCES):
+        resets.append(seconds(lambda seed=seed: env.reset(instance_seed=seed, dynamics_seed=0))[0])
+        plans.append(seconds(env.plan)[0])
+    return resets, plans
+
+
+def step_seconds(env):
+    """Mean seconds of a random step, resets not counted."""
+    draw, spent = random.Random(0), 0.0
+    env.reset(instance_seed=0, dynamics_seed=0)
+    words = env.actions()
+    for number in range(STEPS):
+        word = draw.choice(words)
+        took, step = seconds(lambda word=word: env.step(word))
+        spent += took
+        if step.terminated or step.truncated:
+            env.reset(instance_seed=number % 50, dynamics_seed=number)
+            words = env.actions()
+    return spent / STEPS
+
+
+def main(names):
+    print(f"{'environment':32} {'step µs':>9} {'new instance ms':>16} {'p99':>7} {'oracle turn ms':>15}")
+    for number, name in enumerate(names, start=1):
+        env = environment_factory({"name": name})()
+        step = step_seconds(env)
+        resets, plans = new_instances(env, 1_000_000 * number)
+        tail = quantiles(resets, n=100)[98]
+        print(f"{name:32} {step * 1e6:9.1f} {mean(resets) * 1e3:16.3f} {tail * 1e3:7.2f} {mean(plans) * 1e3:15.3f}")
+
+
+if __name__ == "__main__":
+    for room in ROOMS:
+        importlib.import_module(f"ragen.envs.{room}")
+    main(sys.argv[1:] or environments.names())
