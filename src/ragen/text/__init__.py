@@ -1,0 +1,1 @@
+"""Text between environments and policies: prompts, the reply parser, and the incremental chat renderer."""
