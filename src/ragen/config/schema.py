@@ -118,6 +118,7 @@ class EvalConfig(Settings):
     temperature: float = Field(0.5, ge=0, description="sampling temperature of evaluation; 0 = greedy")
     batch: int = Field(128, ge=1, description="episodes played side by side")
     seed: int = Field(1000, ge=0, description="seed of the evaluation instances (independent of the run's seed)")
+    also: tuple[str, ...] = Field((), description="further environment presets to evaluate on, held out of training as well")
 
 
 class RunConfig(Settings):

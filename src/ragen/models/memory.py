@@ -1,0 +1,73 @@
+"""How much memory a run needs, by arithmetic, against what there is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from ragen.errors import ModelError
+
+BASE_BYTES = 600 * 2**20  # interpreter, torch and transformers themselves
+_CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """What one forward and backward pass over ``tokens`` tokens keeps: hidden size, layers, vocabulary of the model."""
+
+    tokens: int
+    hidden: int
+    layers: int
+    vocabulary: int
+
+
+def memory_estimate(
+    parameters: int,
+    dtype: torch.dtype,
+    *,
+    trainable: int,
+    critic: int = 0,
+    reference: bool = False,
+    activations: Activations | None = None,
+) -> int:
+    """Bytes a run needs at its peak, roughly (± a third).
+
+    With N parameters, N_t of them trainable and N_c in a separate critic, S = 4 bytes (master weights) and D the size of
+    ``dtype``: weights S·N; gradients and two Adam moments 3·S·N_t; critic 4·S·N_c; a compute copy D·N where D < S
+    (autocast's cast weights); the reference S·N. Activations a token: 16 hidden vectors a layer and 4 rows of logits
+    of which a chunk of at most 256 tokens exists at a time, in S. Plus ``BASE_BYTES`` for the process.
+    """
+    master = 4
+    size = torch.empty((), dtype=dtype).element_size()
+    total = BASE_BYTES + master * parameters + 3 * master * trainable + 4 * master * critic
+    total += size * parameters if size < master else 0
+    total += master * parameters if reference else 0
+    if activations is not None:
+        a = activations
+        total += master * a.tokens * a.layers * 16 * a.hidden
+        total += master * 4 * min(a.tokens, 256) * a.vocabulary
+    return total
+
+
+def available_memory(device: torch.device) -> int:
+    """Bytes free for a run on ``device``; on the CPU the smaller of the machine's and the container's (cgroup v2)."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit, used = (path.read_text().strip() for path in _CGROUP)
+        return min(free, int(limit) - int(used)) if limit != "max" else free
+    except (OSError, ValueError):
+        return free
+
+
+def check_memory(needed: int, device: torch.device) -> None:
+    """Raise ModelError, with what to change, where a run would not fit."""
+    there = available_memory(device)
+    if needed > there:
+        raise ModelError(
+            f"the run needs about {needed / 2**30:.1f} GiB on {device}, and {there / 2**30:.1f} GiB are free: use a "
+            "smaller model.name, model.lora.rank 16 (instead of training all weights), loss.kl_coef 0 (no reference), "
+            "optim.critic head, or a smaller optim.microbatch_tokens; or close other programs"
+        )

@@ -1,0 +1,1 @@
+"""Run directory, recorded events, checkpoints' commit, console and trajectory view."""

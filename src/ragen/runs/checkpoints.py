@@ -1,0 +1,169 @@
+"""Checkpoints that are there completely or not at all.
+
+A checkpoint is written into a hidden directory, every file is synced, a manifest of sizes and checksums comes last, then
+one rename makes it visible, then ``latest`` moves, and only then are older ones pruned. A kill at any moment therefore
+leaves the earlier checkpoint; leftovers are removed at the next start.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ragen.errors import CheckpointError
+from ragen.runs.disk import clear_disk_errors, sync_folder, write_text
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+_NAME = re.compile(r"^step-(\d{6,})$")
+_WRITING, _REPLACED = ".writing-", ".replaced-"
+
+
+class Checkpoints:
+    """The checkpoints of one run, in ``folder``; the last ``keep`` are kept."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder, self.keep = folder, keep
+
+    def save(self, step: int, write: Callable[[Path], None]) -> Path:
+        """Commit a checkpoint; ``write`` fills an empty directory. On any failure the earlier ones are untouched."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.clean()
+        final = self.folder / f"step-{step:06d}"
+        temporary = self.folder / f"{_WRITING}{final.name}"
+        temporary.mkdir()
+        try:
+            with clear_disk_errors(f"the checkpoint of step {step}", self.folder, self._still_there()):
+                write(temporary)
+                _seal(temporary, step)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        replaced = self.folder / f"{_REPLACED}{final.name}"
+        if final.exists():
+            final.rename(replaced)
+        temporary.rename(final)
+        sync_folder(self.folder)
+        write_text(self.folder / "latest", final.name + "\n")
+        shutil.rmtree(replaced, ignore_errors=True)
+        self._prune()
+        return final
+
+    def steps(self) -> list[int]:
+        """Steps of the visible checkpoints, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        found = (_NAME.match(path.name) for path in self.folder.iterdir() if path.is_dir())
+        return sorted(int(match[1]) for match in found if match)
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of ``step`` lies."""
+        return self.folder / f"step-{step:06d}"
+
+    def latest(self) -> Path:
+        """The newest complete checkpoint, verified; a damaged one is passed over for the one before it. Changes nothing."""
+        problems = []
+        for path in self._candidates():
+            try:
+                verify(path)
+            except CheckpointError as error:
+                problems.append(str(error))
+                continue
+            return path
+        why = "; ".join(problems) or "none has been written yet"
+        raise CheckpointError(
+            f"no complete checkpoint in '{self.folder}': {why}. Start the run again under another run.name"
+        )
+
+    def drop_after(self, step: int) -> None:
+        """Remove checkpoints later than ``step`` (a run that goes on from an earlier one makes them again)."""
+        for later in [s for s in self.steps() if s > step]:
+            _remove(self.path(later))
+
+    def clean(self) -> None:
+        """Remove what an interrupted save left; one that was being replaced comes back if its successor is not there."""
+        for path in self._candidates():
+            if path.name.startswith(_REPLACED):
+                path.rename(path.with_name(path.name.removeprefix(_REPLACED)))
+        for pattern in (f"{_WRITING}*", f"{_REPLACED}*"):
+            for path in list(self.folder.glob(pattern)):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _candidates(self) -> list[Path]:
+        """Visible checkpoints, newest first; a kill between two renames leaves one under its name for being replaced."""
+        by_name = {path.name.removeprefix(_REPLACED): path for path in self.folder.glob(f"{_REPLACED}*")}
+        by_name |= {self.path(step).name: self.path(step) for step in self.steps()}
+        return [by_name[name] for name in sorted(by_name, key=lambda name: int(name.removeprefix("step-")), reverse=True)]
+
+    def _prune(self) -> None:
+        for step in self.steps()[: -self.keep]:
+            _remove(self.path(step))
+
+    def _still_there(self) -> str:
+        steps = self.steps()
+        return f"The checkpoint of step {steps[-1]} is intact: go on from it with --resume." if steps else ""
+
+
+def verify(path: Path) -> int:
+    """The step of a complete checkpoint; raises CheckpointError where a file is missing, short or changed."""
+    if not path.is_dir():
+        raise CheckpointError(f"there is no checkpoint at '{path}'")
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        version, step, listed = int(manifest["format"]), int(manifest["step"]), dict(manifest["files"])
+    except FileNotFoundError:
+        raise CheckpointError(f"'{path}' is not a checkpoint of RAGEN: it has no {MANIFEST}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"'{path}': {MANIFEST} cannot be read ({error})") from None
+    if version != FORMAT:
+        raise CheckpointError(f"'{path}' has checkpoint format {version}; this version of RAGEN reads format {FORMAT}")
+    for name, (size, checksum) in listed.items():
+        file = path / name
+        if not file.is_file():
+            raise CheckpointError(f"'{path}' is incomplete: '{name}' is missing")
+        if file.stat().st_size != size:
+            raise CheckpointError(f"'{path}' is damaged: '{name}' has {file.stat().st_size} bytes instead of {size}")
+        if _checksum(file) != checksum:
+            raise CheckpointError(f"'{path}' is damaged: the content of '{name}' does not match its checksum")
+    return step
+
+
+def _seal(folder: Path, step: int) -> None:
+    files = {}
+    for path in _files(folder):
+        _sync_file(path)
+        files[path.relative_to(folder).as_posix()] = (path.stat().st_size, _checksum(path))
+    manifest = {"format": FORMAT, "step": step, "files": files}
+    write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    for directory in {path.parent for path in _files(folder)}:
+        sync_folder(directory)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            value = zlib.crc32(block, value)
+    return value
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint: it stops being visible before its files go."""
+    hidden = path.with_name(f"{_WRITING}{path.name}")
+    with contextlib.suppress(OSError):
+        shutil.rmtree(hidden, ignore_errors=True)
+        path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)

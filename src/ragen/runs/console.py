@@ -1,0 +1,205 @@
+"""What a person sees while a run goes on: a live bar and a table in a terminal, plain lines elsewhere."""
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ragen.config.schema import Config
+from ragen.runs.listener import Listener, Silent
+
+COLUMNS: tuple[tuple[str, str, str], ...] = (
+    ("success", "rollout/success", ".3f"),
+    ("reward", "rollout/return_mean", ".3f"),
+    ("group std", "rollout/return_std", ".3f"),
+    ("entropy", "rollout/entropy", ".3f"),
+    ("grad norm", "update/grad_norm", ".3f"),
+    ("format", "rollout/valid_format", ".3f"),
+    ("tokens/s", "time/tokens_per_s", ".0f"),
+    ("step s", "time/step_s", ".1f"),
+)
+_WIDTH = 10
+_HEADER_EVERY = 25
+_PLAIN_EVERY_S = 10.0
+
+
+def make_listener(*, quiet: bool = False, console: Console | None = None) -> Listener:
+    """The listener that fits: quiet, live for a terminal, plain lines for a file or a pipe."""
+    console = console or Console()
+    if quiet:
+        return QuietConsole(console)
+    return LiveConsole(console) if console.is_terminal and not console.is_dumb_terminal else PlainConsole(console)
+
+
+def header() -> str:
+    """The titles of the step table."""
+    return "step".rjust(6) + "".join(title.rjust(_WIDTH) for title, _, _ in COLUMNS)
+
+
+def step_line(step: int, metrics: Mapping[str, float]) -> str:
+    """One row of the step table; what was not measured is a dash."""
+    return str(step).rjust(6) + "".join(_number(metrics.get(key), form).rjust(_WIDTH) for _, key, form in COLUMNS)
+
+
+def eval_lines(name: str, report: Any) -> list[str]:
+    """An evaluation in words: success and return with intervals, then what stands beside them."""
+    below, above = report.return_interval
+    count = f"{report.episodes} × {report.samples}" if report.samples > 1 else str(report.episodes)
+    lines = [
+        f"{name}: success {_rate(report)} · return {report.total_return:.3f} [{below:.3f}, {above:.3f}] · "
+        f"n = {count} · T = {report.temperature:g} · 95 % intervals",
+        f"  valid format {report.valid_format:.3f} · turns {report.turns:.2f} · sampled tokens {report.tokens:.1f}"
+        + (f" · pass@{report.samples} {report.pass_at_k:.3f}" if report.pass_at_k is not None else "")
+        + (f" · {report.errors} episodes lost to errors" if report.errors else ""),
+    ]
+    beside = [
+        f"{who} {score.success:.3f} [{score.interval[0]:.3f}, {score.interval[1]:.3f}]"
+        for who, score in report.players.items()
+    ]
+    if report.ceiling is not None:
+        beside.append(f"best possible {report.ceiling:.3f}")
+    if beside:
+        lines.append(f"  same instances: {' · '.join(beside)}")
+    return [*lines, *(f"  note: {note}" for note in report.notes)]
+
+
+def end_lines(result: Any) -> list[str]:
+    """Where a run ended and what to type next."""
+    lines = [f"{result.stopped} after step {result.steps}"]
+    if result.before is not None and result.after is not None and result.before is not result.after:
+        lines.append(f"success before {_rate(result.before)} → after {_rate(result.after)}")
+    run = result.run
+    return [*lines, f"run: {run}", f"look:   ragen show {run}", f"go on:  ragen train --resume {run} --steps N"]
+
+
+class QuietConsole(Silent):
+    """Says only how it ended."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def on_end(self, result: Any) -> None:
+        """How it ended, in full."""
+        for line in end_lines(result):
+            self._say(line)
+
+
+class PlainConsole(QuietConsole):
+    """Plain lines: a row a step, and long phases from time to time."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._name, self._total, self._done = "", 0, 0
+        self._started = self._spoke = time.monotonic()
+        self._rows = 0
+
+    def on_start(self, config: Config, run_dir: Path | None) -> None:
+        """What runs and where."""
+        method = f"{config.advantage.name}, filter {config.filter.strategy}"
+        self._say(f"{config.env.get('name')} · {config.model.name} · {method} · seed {config.seed}")
+        if run_dir is not None:
+            self._say(f"run: {run_dir}")
+
+    def on_phase(self, name: str, total: int) -> None:
+        """A heading."""
+        self._name, self._total, self._done, self._rows = name, total, 0, 0
+        self._started = self._spoke = time.monotonic()
+        self._say(f"{name} …" if total <= 0 else f"{name} ({total}) …")
+
+    def on_progress(self, done: int) -> None:
+        """Now and then, how far it is and how long it will take."""
+        self._done += done
+        now = time.monotonic()
+        if now - self._spoke >= _PLAIN_EVERY_S and self._total > 0:
+            self._spoke = now
+            left = (now - self._started) * (self._total - self._done) / max(1, self._done)
+            self._say(f"  {self._name}: {self._done}/{self._total}, about {_duration(left)} left")
+
+    def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """A row, under a heading now and then."""
+        if self._rows % _HEADER_EVERY == 0:
+            self._say(header())
+        self._rows += 1
+        self._say(step_line(step, metrics))
+
+    def on_eval(self, name: str, report: Any) -> None:
+        """The evaluation in words."""
+        for line in eval_lines(name, report):
+            self._say(line)
+
+    def on_message(self, text: str) -> None:
+        """The message."""
+        self._say(text)
+
+
+class LiveConsole(PlainConsole):
+    """The same lines above a bar with the time left."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+
+    def on_phase(self, name: str, total: int) -> None:
+        """A new bar."""
+        self.close()
+        self._name, self._total, self._rows = name, total, 0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
+        self._task = self._progress.add_task(name, total=total if total > 0 else None)
+        self._progress.start()
+
+    def on_progress(self, done: int) -> None:
+        """Move the bar."""
+        if self._progress is not None:
+            self._progress.advance(self._task, done)
+
+    def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """A row, and the bar moves."""
+        super().on_step(step, metrics)
+        self.on_progress(1)
+
+    def on_eval(self, name: str, report: Any) -> None:
+        """The bar is done with."""
+        self.close()
+        super().on_eval(name, report)
+
+    def on_end(self, result: Any) -> None:
+        """The bar is done with."""
+        self.close()
+        super().on_end(result)
+
+    def close(self) -> None:
+        """Take the bar away (also after an error, so that the terminal is left as it was)."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None or not math.isfinite(value) else format(value, form)
+
+
+def _rate(report: Any) -> str:
+    low, high = report.success_interval
+    return f"{report.success:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,190 @@
+"""What a run records, as JSON lines: metrics by step, and whole trajectories with exact ids and floats."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
+from ragen.errors import CheckpointError
+from ragen.runs.disk import clear_disk_errors, write_text
+
+Advantages = Mapping[tuple[int, int], Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrajectory:
+    """A trajectory with its group's number (None: lost to a fault of the environment) and each turn's mean advantage.
+
+    ``advantages`` is None where the trajectory was not trained on (its group was filtered out).
+    """
+
+    group: int | None
+    trajectory: Trajectory
+    advantages: tuple[float, ...] | None = None
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: NumPy numbers as numbers, NaN and infinities as null, the unknown as text."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence | AbstractSet):
+        return [plain(inner) for inner in value]
+    return str(value)
+
+
+def to_line(record: Mapping[str, Any]) -> str:
+    """One record as one line of JSON."""
+    return json.dumps(plain(record), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def append_line(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a record to a JSON-lines file; it is handed to the system before this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with clear_disk_errors(path.name, path), path.open("a", encoding="utf-8") as file:
+        file.write(to_line(record))
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a JSON-lines file; a half-written last line (the run was killed) is left out."""
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            yield json.loads(line)
+        except ValueError:
+            if number == len(lines):
+                return
+            raise CheckpointError(f"'{path}', line {number}, is not JSON: the file was changed or damaged") from None
+
+
+def cut_lines(path: Path, last_step: int) -> None:
+    """Keep the records up to ``last_step`` only (a resumed run makes the later ones again)."""
+    if path.is_file():
+        write_text(path, "".join(to_line(record) for record in read_lines(path) if int(record["step"]) <= last_step))
+
+
+def stored_trajectories(
+    groups: Sequence[Group], errors: Sequence[Trajectory] = (), advantages: Advantages | None = None
+) -> Iterator[StoredTrajectory]:
+    """Pair trajectories with their advantages, keyed by (group index, member)."""
+    by_member = advantages or {}
+    for group in groups:
+        for trajectory in group.trajectories:
+            values = by_member.get((group.index, trajectory.member))
+            yield StoredTrajectory(group.index, trajectory, None if values is None else tuple(float(v) for v in values))
+    for trajectory in errors:
+        yield StoredTrajectory(None, trajectory)
+
+
+def write_trajectories(path: Path, stored: Iterator[StoredTrajectory]) -> None:
+    """Write one trajectory a line."""
+    write_text(path, "".join(to_line(_record(item)) for item in stored))
+
+
+def read_trajectories(path: Path) -> Iterator[StoredTrajectory]:
+    """Read back what ``write_trajectories`` wrote: ids and floats exactly (a recorded NaN stays NaN)."""
+    for record in read_lines(path):
+        try:
+            yield _restored(record)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"'{path}' does not hold trajectories of this version of RAGEN ({error!r})") from None
+
+
+def _record(item: StoredTrajectory) -> dict[str, Any]:
+    t = item.trajectory
+    return {
+        "group": item.group,
+        "member": t.member,
+        "env": t.env,
+        "instance_seed": t.instance_seed,
+        "end": t.end,
+        "success": t.success,
+        "total_return": t.total_return,
+        "policy_version": t.policy_version,
+        "error": t.error,
+        "advantages": item.advantages,
+        "turns": [_turn_record(turn) for turn in t.turns],
+    }
+
+
+def _turn_record(turn: Turn) -> dict[str, Any]:
+    c = turn.completion
+    return {
+        "prompt_ids": turn.prompt_ids,
+        "extends": turn.extends,
+        "observation": turn.observation,
+        "token_ids": c.token_ids,
+        "logprobs": c.logprobs,
+        "entropies": c.entropies,
+        "text": c.text,
+        "stop": c.stop,
+        "actions": turn.actions,
+        "valid": turn.valid,
+        "reward": turn.reward,
+        "penalty": turn.penalty,
+        "invalid_actions": turn.invalid_actions,
+        "info": turn.info,
+    }
+
+
+def _restored(record: Mapping[str, Any]) -> StoredTrajectory:
+    trajectory = Trajectory(
+        env=record["env"],
+        instance_seed=record["instance_seed"],
+        member=record["member"],
+        turns=tuple(_turn(turn) for turn in record["turns"]),
+        end=EndReason(record["end"]),
+        success=record["success"],
+        policy_version=record["policy_version"],
+        error=record["error"],
+    )
+    values = record["advantages"]
+    return StoredTrajectory(record["group"], trajectory, None if values is None else _floats(values))
+
+
+def _turn(record: Mapping[str, Any]) -> Turn:
+    completion = Completion(
+        token_ids=tuple(record["token_ids"]),
+        logprobs=_floats(record["logprobs"]),
+        entropies=_floats(record["entropies"]),
+        text=record["text"],
+        stop=StopReason(record["stop"]),
+    )
+    return Turn(
+        prompt_ids=tuple(record["prompt_ids"]),
+        extends=record["extends"],
+        completion=completion,
+        observation=record["observation"],
+        actions=tuple(record["actions"]),
+        valid=record["valid"],
+        reward=_float(record["reward"]),
+        penalty=_float(record["penalty"]),
+        invalid_actions=record["invalid_actions"],
+        info=record["info"],
+    )
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _floats(values: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(_float(value) for value in values)

@@ -1,0 +1,42 @@
+"""The memory estimate, by hand."""
+
+import pytest
+import torch
+
+from ragen.errors import ModelError
+from ragen.models.memory import BASE_BYTES, Activations, available_memory, check_memory, memory_estimate
+
+N = 1_000_000
+
+
+def test_full_fine_tuning_in_float32_is_sixteen_bytes_a_parameter():
+    assert memory_estimate(N, torch.float32, trainable=N) == BASE_BYTES + 16 * N
+
+
+def test_bfloat16_adds_a_compute_copy_and_a_reference_its_weights():
+    assert memory_estimate(N, torch.bfloat16, trainable=N, reference=True) == BASE_BYTES + 16 * N + 2 * N + 4 * N
+
+
+def test_adapters_cost_only_their_own_moments_and_a_critic_sixteen_bytes():
+    assert memory_estimate(N, torch.float32, trainable=1000, critic=10) == BASE_BYTES + 4 * N + 12_000 + 160
+
+
+def test_activations_count_layers_and_at_most_a_chunk_of_logits():
+    small = memory_estimate(
+        N, torch.float32, trainable=0, activations=Activations(tokens=10, hidden=8, layers=2, vocabulary=100)
+    )
+    assert small == BASE_BYTES + 4 * N + 4 * 10 * 2 * 16 * 8 + 4 * 4 * 10 * 100
+    large = memory_estimate(
+        N, torch.float32, trainable=0, activations=Activations(tokens=1000, hidden=8, layers=2, vocabulary=100)
+    )
+    assert large == BASE_BYTES + 4 * N + 4 * 1000 * 2 * 16 * 8 + 4 * 4 * 256 * 100
+
+
+def test_d8_too_little_memory_names_both_numbers_and_what_to_change():
+    cpu = torch.device("cpu")
+    check_memory(1, cpu)
+    with pytest.raises(
+        ModelError, match=r"needs about 1048576.0 GiB on cpu.*GiB are free.*lora.rank.*kl_coef.*microbatch_tokens"
+    ):
+        check_memory(2**50, cpu)
+    assert 0 < available_memory(cpu) < 2**50

@@ -1,0 +1,141 @@
+"""What a person reads while a run goes on."""
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from ragen.config import load_config
+from ragen.metrics.definitions import METRICS
+from ragen.runs import console as module
+
+METRIC_VALUES = {key: 0.5 for _, key, _ in module.COLUMNS} | {"update/grad_norm": float("nan"), "time/tokens_per_s": 1234.0}
+
+
+@dataclass
+class Player:
+    success: float = 0.5
+    interval: tuple[float, float] = (0.4, 0.6)
+
+
+@dataclass
+class Report:
+    success: float = 0.75
+    success_interval: tuple[float, float] = (0.5, 0.875)
+    total_return: float = 1.5
+    return_interval: tuple[float, float] = (1.0, 2.0)
+    episodes: int = 128
+    samples: int = 4
+    temperature: float = 0.5
+    valid_format: float = 0.9
+    turns: float = 2.0
+    tokens: float = 30.0
+    errors: int = 1
+    pass_at_k: float | None = 0.96
+    ceiling: float | None = 0.99
+    players: dict = field(default_factory=lambda: {"random": Player()})
+    notes: tuple[str, ...] = ("the observation helps",)
+
+
+@dataclass
+class Result:
+    run: Path = Path("runs/one")
+    steps: int = 3
+    stopped: str = "all steps done"
+    before: Report | None = field(default_factory=lambda: Report(success=0.25))
+    after: Report | None = field(default_factory=Report)
+
+
+def play(listener):
+    listener.on_start(load_config("bandit-starpo-s-grpo-tiny"), Path("runs/one"))
+    listener.on_phase("train", 3)
+    for step in (1, 2, 3):
+        listener.on_step(step, METRIC_VALUES)
+    listener.on_phase("evaluate", 128)
+    listener.on_progress(128)
+    listener.on_eval("after", Report())
+    listener.on_message("[bold]kept as typed[/bold]")
+    listener.on_end(Result())
+
+
+def transcript(*, terminal=False, quiet=False):
+    file = io.StringIO()
+    screen = Console(file=file, force_terminal=terminal, width=120, color_system="standard" if terminal else None)
+    if terminal:
+        screen.is_dumb_terminal  # noqa: B018
+    play(module.make_listener(quiet=quiet, console=screen))
+    return file.getvalue()
+
+
+def test_e12_without_a_terminal_the_output_is_plain_lines_without_escapes():
+    text = transcript()
+    assert "\x1b" not in text
+    assert "\r" not in text
+    lines = text.splitlines()
+    heading = next(line for line in lines if "group std" in line)
+    rows = [line for line in lines if line.strip()[:1] in "123" and "0.500" in line]
+    assert len(rows) == 3
+    assert {len(row) for row in rows} == {len(heading)}
+    assert rows[0].split() == ["1", "0.500", "0.500", "0.500", "0.500", "–", "0.500", "1234", "0.5"]
+
+
+def test_the_table_has_what_the_issue_asks_for():
+    titles = [title for title, _, _ in module.COLUMNS]
+    assert titles[:5] == ["success", "reward", "group std", "entropy", "grad norm"]
+    assert "tokens/s" in titles
+    assert [key for _, key, _ in module.COLUMNS if key not in METRICS] == []
+
+
+def test_evaluations_tell_intervals_sizes_players_ceiling_and_notes():
+    text = transcript()
+    for part in (
+        "0.750 [0.500, 0.875]",
+        "1.500 [1.000, 2.000]",
+        "n = 128 × 4",
+        "pass@4 0.960",
+        "random 0.500 [0.400, 0.600]",
+    ):
+        assert part in text
+    for part in ("best possible 0.990", "note: the observation helps", "T = 0.5", "1 episodes lost"):
+        assert part in text
+
+
+def test_the_end_says_where_the_run_lies_and_how_to_go_on():
+    for text in (transcript(), transcript(quiet=True)):
+        assert "ragen show runs/one" in text
+        assert "ragen train --resume runs/one" in text
+        assert "before 0.250" in text
+
+
+def test_quiet_says_only_the_end():
+    text = transcript(quiet=True)
+    assert len(text.splitlines()) == 5
+    assert "group std" not in text
+
+
+def test_messages_are_never_read_as_markup():
+    assert "[bold]kept as typed[/bold]" in transcript()
+
+
+def test_a_terminal_gets_a_bar_with_the_time_left(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    text = transcript(terminal=True)
+    assert "\x1b" in text
+    assert "left" in text
+    assert "0/3" in text
+    assert "0.750 [0.500, 0.875]" in text
+
+
+def test_long_phases_speak_up_now_and_then_with_the_time_left(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    file = io.StringIO()
+    listener = module.make_listener(console=Console(file=file, width=120))
+    listener.on_phase("warm-up", 100)
+    for _ in range(50):
+        now[0] += 1.0
+        listener.on_progress(1)
+    spoken = [line for line in file.getvalue().splitlines() if "left" in line]
+    assert len(spoken) == 5
+    assert spoken[0].strip() == "warm-up: 10/100, about 1 min 30 s left"

@@ -1,0 +1,48 @@
+"""Ctrl-C, once, twice and three times."""
+
+import signal
+
+import pytest
+
+from ragen.runs.interrupt import Interrupt, StepAbandoned
+
+
+def test_the_first_asks_and_changes_nothing_else():
+    said = []
+    with Interrupt(said.append) as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+    assert len(said) == 1
+    assert "Ctrl-C again" in said[0]
+
+
+def test_the_second_abandons_only_work_that_may_be_abandoned():
+    with Interrupt() as stop:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(StepAbandoned), stop.abandonable():
+            pytest.fail("the next abandonable work must not begin")
+
+
+def test_the_second_inside_abandonable_work_ends_it_at_once():
+    with Interrupt() as stop:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(StepAbandoned), stop.abandonable():
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_the_third_ends_at_once():
+    with Interrupt():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_sigterm_stops_as_ctrl_c_does_and_the_handlers_are_given_back():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with Interrupt() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop()
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
