@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _NORMAL = NormalDist()
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -109,8 +110,7 @@ def t_quantile(confidence: float, freedom: int) -> float:
 def _t_mass(t: float, freedom: int) -> float:
     """P(|T| ≤ t) = ∫₀^θ cos^{ν−1} / ½ B(½, ν/2), with t = √ν tan θ: a smooth integrand, by Gauss–Legendre."""
     theta = math.atan(t / math.sqrt(freedom))
-    nodes, weights = np.polynomial.legendre.leggauss(64)
-    area = theta / 2 * float(weights @ np.cos(theta * (nodes + 1) / 2) ** (freedom - 1))
+    area = theta / 2 * float(_WEIGHTS @ np.cos(theta * (_NODES + 1) / 2) ** (freedom - 1))
     log_beta = math.lgamma(0.5) + math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)
     return area / (0.5 * math.exp(log_beta))
 

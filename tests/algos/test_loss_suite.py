@@ -1,0 +1,127 @@
+"""Properties every registered policy loss has (M1, M2, M5), and the exact policy gradient (M10)."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ragen.algos.advantages import grpo
+from ragen.algos.losses import LossTerms, losses
+from ragen.algos.reduce import token_weights
+
+NAMES = losses.names()
+MODES = ("token-mean", "trajectory-mean", "trajectory-sum")
+seeds = st.integers(0, 2**32 - 1)
+
+
+def run(name: str, new: Tensor, old: Tensor, advantages: Tensor, weights: Tensor) -> tuple[LossTerms, Tensor]:
+    leaf = new.clone().requires_grad_()
+    terms = losses.get(name)(leaf, old, advantages, weights, clip_low=0.2, clip_high=0.28)
+    terms.loss.backward()
+    assert leaf.grad is not None
+    return terms, leaf.grad
+
+
+def sample(seed: int, mode: str = "trajectory-mean") -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.rand(5, 6, generator=generator) < 0.6
+    old = torch.randn(5, 6, generator=generator) - 2
+    new = old + 0.3 * torch.randn(5, 6, generator=generator)
+    advantages = torch.randn(5, 6, generator=generator)
+    return mask, new, old, advantages, token_weights(mask, torch.tensor([0, 1, 1, 2, 3]), mode)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, filler=st.sampled_from([math.nan, math.inf, 1e6, -1e6]))
+def test_b11_d1_off_mask_values_change_neither_loss_nor_gradient(name: str, seed: int, filler: float) -> None:
+    mask, new, old, advantages, weights = sample(seed)
+    plain, gradient = run(name, new, old, advantages, weights)
+    dirty, dirty_gradient = run(name, *(torch.where(mask, x, filler) for x in (new, old, advantages)), weights)
+    for field in ("loss", "clipped_low", "clipped_high"):
+        assert torch.equal(getattr(dirty, field), getattr(plain, field))
+    assert torch.equal(dirty_gradient, gradient)
+    assert torch.equal(gradient[~mask], torch.zeros(int((~mask).sum())))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, mode=st.sampled_from(MODES), order=st.permutations(range(5)), padding=st.integers(0, 3))
+def test_m2_row_order_padding_and_split_change_nothing(
+    name: str, seed: int, mode: str, order: list[int], padding: int
+) -> None:
+    _, new, old, advantages, weights = sample(seed, mode)
+    plain, gradient = run(name, new, old, advantages, weights)
+    moved = [torch.nn.functional.pad(x[order], (0, padding), value=3.0) for x in (new, old, advantages)]
+    weighted = torch.nn.functional.pad(weights[order], (0, padding))
+    mixed, mixed_gradient = run(name, *moved, weighted)
+    torch.testing.assert_close(mixed.loss, plain.loss, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(mixed_gradient[:, :6], gradient[order], rtol=1e-5, atol=1e-7)
+    halves = [run(name, new[part], old[part], advantages[part], weights[part]) for part in (slice(0, 2), slice(2, 5))]
+    for field in ("loss", "clipped_low", "clipped_high"):
+        total = sum(getattr(terms, field) for terms, _ in halves)
+        torch.testing.assert_close(total, getattr(plain, field), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(torch.cat([g for _, g in halves]), gradient, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds)
+def test_m5_at_ratio_one_it_is_the_policy_gradient_and_nothing_is_clipped(name: str, seed: int) -> None:
+    mask, _, old, advantages, weights = sample(seed)
+    terms, gradient = run(name, old, old, advantages, weights)
+    torch.testing.assert_close(gradient, -weights * advantages, rtol=1e-5, atol=1e-7)
+    assert (terms.clipped_low.item(), terms.clipped_high.item()) == (0.0, 0.0)
+    assert terms.loss.item() == pytest.approx(-float((weights * advantages)[mask].sum()), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_old_log_probabilities_get_no_gradient(name: str) -> None:
+    _, new, old, advantages, weights = sample(0)
+    frozen = old.clone().requires_grad_()
+    losses.get(name)(new.requires_grad_(), frozen, advantages, weights, clip_low=0.2, clip_high=0.2).loss.backward()
+    assert frozen.grad is None
+
+
+# M10: a bandit of three arms and a softmax policy; every outcome is enumerated, so that expectations are exact.
+LOGITS = torch.tensor([0.3, -0.4, 0.9], dtype=torch.float64)
+PAYOFF = torch.tensor([0.15, 1.0, -0.5], dtype=torch.float64)
+
+
+def exact_gradient() -> Tensor:
+    """∂J/∂θ_a = π_a (r_a − J), J = Σ π_a r_a."""
+    policy = LOGITS.softmax(0)
+    return policy * (PAYOFF - policy @ PAYOFF)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_m10_expected_loss_gradient_is_the_exact_policy_gradient(name: str) -> None:
+    logits = LOGITS.clone().requires_grad_()
+    new = logits.log_softmax(0)[:, None]  # one row an arm, weighted by its probability
+    weights = LOGITS.softmax(0)[:, None]
+    losses.get(name)(new, new.detach(), PAYOFF[:, None], weights, clip_low=0.2, clip_high=0.2).loss.backward()
+    torch.testing.assert_close(logits.grad, -exact_gradient())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_m10_with_a_group_baseline_it_is_the_exact_one_times_g_minus_1_over_g(name: str, size: int) -> None:
+    # the mean of the group contains the member itself, which takes 1/G of the gradient away
+    policy = LOGITS.softmax(0)
+    expected = torch.zeros(3, dtype=torch.float64)
+    index, group = torch.arange(size), torch.zeros(size, dtype=torch.int64)
+    mask, turns = torch.ones(size, 1, dtype=torch.bool), torch.zeros(size, 1)
+    weights = token_weights(mask, index, "trajectory-mean").double()
+    for arms in itertools.product(range(3), repeat=size):
+        chosen = list(arms)
+        advantages = grpo(PAYOFF[chosen][:, None], mask, turns, index, group, normalize_std=False).advantages.double()
+        logits = LOGITS.clone().requires_grad_()
+        new = logits.log_softmax(0)[chosen][:, None]
+        losses.get(name)(new, new.detach(), advantages, weights, clip_low=0.2, clip_high=0.2).loss.backward()
+        assert logits.grad is not None
+        expected += policy[chosen].prod() * logits.grad
+    torch.testing.assert_close(expected, -exact_gradient() * (size - 1) / size, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,135 @@
+"""The clipped surrogate and the value loss, with numbers worked out by hand."""
+
+import math
+
+import pytest
+import torch
+
+from ragen.algos.losses import explained_variance, ppo_clip, value_loss
+from ragen.algos.reduce import token_weights
+
+
+def surrogate(ratio: float, advantage: float, low: float = 0.2, high: float = 0.28) -> tuple[float, float, float, float]:
+    """Loss, gradient by log π, and the two clip marks of one token."""
+    new = torch.tensor([[math.log(ratio)]], dtype=torch.float64, requires_grad=True)
+    old, weights = torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1)
+    terms = ppo_clip(new, old, torch.tensor([[advantage]], dtype=torch.float64), weights, clip_low=low, clip_high=high)
+    terms.loss.backward()
+    assert new.grad is not None
+    return terms.loss.item(), new.grad.item(), terms.clipped_low.item(), terms.clipped_high.item()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "gradient", "low", "high"),
+    [
+        (1.25, 1.0, -1.25, -1.25, 0, 0),
+        (1.30, 1.0, -1.28, 0.0, 0, 1),
+        (0.50, 1.0, -0.50, -0.50, 0, 0),  # below the range with A > 0: not clipped
+        (0.75, -1.0, 0.80, 0.0, 1, 0),
+        (0.85, -1.0, 0.85, 0.85, 0, 0),
+        (1.50, -1.0, 1.50, 1.50, 0, 0),  # above the range with A < 0: not clipped
+        (1.00, 2.0, -2.0, -2.0, 0, 0),
+        (1.00, -3.0, 3.0, 3.0, 0, 0),
+        (5.00, 0.0, 0.0, 0.0, 0, 0),
+    ],
+)
+def test_b23_b25_clip_higher(ratio: float, advantage: float, loss: float, gradient: float, low: int, high: int) -> None:
+    got = surrogate(ratio, advantage)
+    assert got == pytest.approx((loss, gradient, low, high), abs=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 3.0])
+@pytest.mark.parametrize("advantage", [-1.5, 0.7])
+def test_b23_equal_bounds_are_the_vanilla_clip(ratio: float, advantage: float) -> None:
+    vanilla = -min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage)
+    assert surrogate(ratio, advantage, 0.2, 0.2)[0] == pytest.approx(vanilla, abs=1e-12)
+
+
+def test_clip_fractions_are_weighted_as_the_loss() -> None:
+    # trajectory 0: 4 tokens, one clipped high; trajectory 1: 1 token, clipped low
+    mask = torch.tensor([[True] * 4, [True, False, False, False]])
+    weights = token_weights(mask, torch.arange(2), "trajectory-mean")
+    ratio = torch.tensor([[2.0, 1.0, 1.0, 1.0], [0.5, 9.0, 9.0, 9.0]])
+    advantages = torch.tensor([[1.0] * 4, [-1.0, 1.0, 1.0, 1.0]])
+    terms = ppo_clip(ratio.log(), torch.zeros(2, 4), advantages, weights, clip_low=0.2, clip_high=0.2)
+    assert terms.clipped_high.item() == pytest.approx(1 / 8)
+    assert terms.clipped_low.item() == pytest.approx(1 / 2)
+
+
+def test_an_infinite_ratio_with_advantage_zero_is_not_nan() -> None:
+    new = torch.tensor([[500.0]], requires_grad=True)
+    terms = ppo_clip(new, torch.zeros(1, 1), torch.zeros(1, 1), torch.ones(1, 1), clip_low=0.2, clip_high=0.2)
+    terms.loss.backward()
+    assert terms.loss.item() == 0.0
+    assert new.grad is not None
+    assert new.grad.item() == 0.0
+
+
+def test_b3_flat_groups_have_loss_and_gradient_zero() -> None:
+    new = torch.tensor([[0.3, -0.2]], requires_grad=True)
+    terms = ppo_clip(new, torch.zeros(1, 2), torch.zeros(1, 2), torch.full((1, 2), 0.5), clip_low=0.2, clip_high=0.2)
+    terms.loss.backward()
+    assert terms.loss.item() == 0.0
+    assert torch.equal(new.grad, torch.zeros(1, 2))
+
+
+def test_b6_five_of_thirty_tokens_masked_leave_the_loss_at_one() -> None:
+    mask = torch.ones(3, 10, dtype=torch.bool)
+    mask[2, 5:] = False
+    weights = token_weights(mask, torch.arange(3), "token-mean")
+    terms = ppo_clip(torch.zeros(3, 10), torch.zeros(3, 10), -torch.ones(3, 10), weights, clip_low=0.2, clip_high=0.2)
+    assert terms.loss.item() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_d6_a_micro_batch_without_a_trained_token_is_zero() -> None:
+    new = torch.full((2, 3), math.nan, requires_grad=True)
+    nothing = torch.full((2, 3), math.nan)
+    terms = ppo_clip(new, nothing, nothing, torch.zeros(2, 3), clip_low=0.2, clip_high=0.2)
+    (terms.loss + value_loss(new, nothing, nothing, torch.zeros(2, 3), clip=0.2)).backward()
+    assert terms.loss.item() == 0.0
+    assert torch.equal(new.grad, torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("value", "clip", "loss", "gradient"),
+    [
+        (1.0, None, 0.5 * 1.0, -1.0),
+        (0.1, 0.2, 0.5 * 1.9**2, -1.9),  # inside the range
+        (1.0, 0.2, 0.5 * 1.8**2, 0.0),  # V_clip = 0.2 is further from the target 2: no gradient
+        (-1.0, 0.2, 0.5 * 9.0, -3.0),  # V_clip = −0.2 is nearer: the unclipped error counts
+    ],
+)
+def test_value_loss_by_hand(value: float, clip: float | None, loss: float, gradient: float) -> None:
+    new = torch.tensor([[value]], dtype=torch.float64, requires_grad=True)
+    old, target = torch.zeros(1, 1, dtype=torch.float64), torch.full((1, 1), 2.0, dtype=torch.float64)
+    got = value_loss(new, old, target, torch.ones(1, 1), clip=clip)
+    got.backward()
+    assert new.grad is not None
+    assert (got.item(), new.grad.item()) == pytest.approx((loss, gradient), abs=1e-12)
+
+
+def test_b11_value_loss_ignores_what_stands_off_the_mask() -> None:
+    weights = torch.tensor([[0.5, 0.0, 0.5]])
+    results = []
+    for rest in (0.0, math.nan, 1e6):
+        values = torch.tensor([[1.0, rest, 2.0]], requires_grad=True)
+        filler = torch.tensor([[0.0, rest, 1.0]])
+        loss = value_loss(values, filler, filler, weights, clip=0.2)
+        loss.backward()
+        results.append((loss.detach(), values.grad))
+    for loss, gradient in results[1:]:
+        assert torch.equal(loss, results[0][0])
+        assert torch.equal(gradient, results[0][1])
+
+
+def test_explained_variance_by_hand() -> None:
+    mask = torch.tensor([[True, True, True, False]])
+    targets = torch.tensor([[0.0, 1.0, 2.0, math.nan]])
+    assert explained_variance(targets, targets, mask).item() == 1.0
+    assert explained_variance(torch.tensor([[5.0, 5.0, 5.0, math.nan]]), targets, mask).item() == pytest.approx(
+        0.0, abs=1e-6
+    )
+    assert explained_variance(targets + 3, targets, mask).item() == pytest.approx(1.0)  # a constant bias is not variance
+    assert explained_variance(-targets, targets, mask).item() == pytest.approx(-3.0)  # residual 2y: 1 − 4
+    assert explained_variance(targets, torch.ones(1, 4), mask).item() == 0.0
+    assert explained_variance(targets, targets, torch.zeros(1, 4, dtype=torch.bool)).item() == 0.0
