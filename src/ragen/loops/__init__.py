@@ -1,0 +1,1 @@
+"""The loops: training, evaluation, warm-up, and the composition root that puts their parts together."""

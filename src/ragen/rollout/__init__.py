@@ -1,0 +1,1 @@
+"""Collecting episodes: lock-step multi-turn rollouts, context policies, segments, demonstrations."""

@@ -63,7 +63,9 @@ def collect(
     return Collection(groups, errors)
 
 
-def _play(runners: Sequence[EpisodeRunner], sampler: TokenSampler, params: SamplingParams, progress: Progress | None) -> None:
+def _play(
+    runners: Sequence[EpisodeRunner], sampler: TokenSampler, params: SamplingParams, progress: Progress | None
+) -> None:
     done = _count_ended(runners, 0, progress)
     while live := [(slot, runner) for slot, runner in enumerate(runners) if runner.end is None]:
         requests = [

@@ -69,7 +69,9 @@ class Context:
         """Begin a segment: the kept turns (their sampled ids as they were) are context, then the new message."""
         ids: tuple[int, ...] = ()
         for i, exchange in enumerate(kept):
-            ids += self._renderer.extend(kept[i - 1].completion, exchange.message) if i else self._renderer.open(exchange.fresh)
+            ids += (
+                self._renderer.extend(kept[i - 1].completion, exchange.message) if i else self._renderer.open(exchange.fresh)
+            )
             ids += exchange.completion.token_ids
         ids += self._renderer.extend(kept[-1].completion, message) if kept else self._renderer.open(message)
         self.ids, self.added, self.extends, self.shown = ids, ids, False, message

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragen.envs.base import Environment, Step
@@ -41,7 +41,7 @@ class Rules:
     max_trajectory_tokens: int | None = None
     thinking: bool = True
     format_penalty: float = -0.1
-    context: ContextPolicy = ContextPolicy()
+    context: ContextPolicy = field(default_factory=ContextPolicy)
 
 
 class EpisodeRunner:

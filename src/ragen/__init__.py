@@ -1,0 +1,21 @@
+"""RAGEN: train and study language-model agents by multi-turn reinforcement learning (StarPO, StarPO-S)."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ragen.api import evaluate, train
+    from ragen.envs import Environment, EnvSettings, Observation, Step
+
+__version__ = "0.1.0"
+__all__ = ["EnvSettings", "Environment", "Observation", "Step", "evaluate", "train"]
+
+_HOMES = dict.fromkeys(("Environment", "EnvSettings", "Observation", "Step"), "ragen.envs")
+_HOMES |= dict.fromkeys(("evaluate", "train"), "ragen.api")
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the environments alone load no torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ragen' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

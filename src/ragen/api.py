@@ -1,0 +1,90 @@
+"""The same from Python: ``ragen.train(...)`` and ``ragen.evaluate(...)`` in a script or notebook."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragen.config import Config, load_config
+from ragen.envs import Environment
+from ragen.loops.compose import build_agent, build_world
+from ragen.loops.evaluate import evaluate_agent
+from ragen.loops.train import TrainResult
+from ragen.loops.train import train as run_training
+from ragen.metrics.evaluation import EvalReport
+from ragen.models.resolve import resolve_model
+from ragen.rollout.runner import EnvironmentFactory
+from ragen.runs.directory import RunDirectory, find_run
+from ragen.runs.listener import Listener, Silent
+
+Source = str | Path | Mapping[str, Any]
+EnvironmentLike = type[Environment] | EnvironmentFactory
+
+
+def train(
+    source: Source,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    env: EnvironmentLike | None = None,
+    listener: Listener | None = None,
+    resume: str | Path | None = None,
+) -> TrainResult:
+    """Train an agent.
+
+    Args:
+        source: a preset name, a YAML file, or a mapping of settings.
+        settings: overrides by dotted key, for example ``{"steps": 20, "rollout.groups": 4}``.
+        env: an environment class of your own (or a function that makes one) instead of a registered preset.
+        listener: told of every step; default says nothing.
+        resume: a run directory to go on with.
+
+    Raises:
+        RagenError: with what to do next, for anything a user can mend.
+    """
+    config = load_config(source, _overrides(settings))
+    return run_training(config, env=env, listener=listener, resume=None if resume is None else Path(resume))
+
+
+def evaluate(
+    model: str | Path,
+    source: Source | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    env: EnvironmentLike | None = None,
+    listener: Listener | None = None,
+) -> EvalReport:
+    """Evaluate a run, a checkpoint directory, or any Hugging Face causal LM on fixed seeded instances.
+
+    ``source`` and ``settings`` are as in ``train``; without a source, a run's own config is used, and the defaults for a
+    model. Nothing is written.
+    """
+    path, stored = find_model(model)
+    config = load_config(source if source is not None else _stored(stored), _overrides(settings))
+    listener = listener or Silent()
+    world = build_world(config.env, env)
+    agent = build_agent(path, config.model, config.rollout)
+    listener.on_phase(f"evaluate {world.name}", config.eval.episodes * config.eval.samples)
+    report, _ = evaluate_agent(agent, world, config, label=str(model), progress=listener.on_progress)
+    listener.on_eval(world.name, report)
+    return report
+
+
+def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Config | None]:
+    """The directory of a model's files, and the config of its run where it is a run or a checkpoint of one."""
+    path = Path(model)
+    for folder in (path, Path(root) / path):
+        if (folder / "config.yaml").is_file():
+            run = RunDirectory.open(find_run(folder))
+            return run.checkpoints.latest(), run.config
+    home = path.parent.parent
+    if (path / "config.json").is_file() and (home / "config.yaml").is_file():
+        return path, RunDirectory.open(home).config
+    return resolve_model(str(model)), None
+
+
+def _stored(config: Config | None) -> Mapping[str, Any]:
+    return {} if config is None else config.model_dump(mode="json")
+
+
+def _overrides(settings: Mapping[str, Any] | None) -> list[str]:
+    return [f"{key}={json.dumps(value)}" for key, value in (settings or {}).items()]

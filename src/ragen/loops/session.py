@@ -1,0 +1,220 @@
+"""What a training run is made of: put together from its config once, before the first step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ragen.algos.advantages import AdvantageEstimator, advantages
+from ragen.algos.credit import Credit
+from ragen.algos.kl import kl_estimate
+from ragen.config.schema import Config
+from ragen.envs import Environment
+from ragen.errors import CheckpointError
+from ragen.learn.batch import Batch
+from ragen.learn.checkpoint import load_state, save_state
+from ragen.learn.lora import Lora
+from ragen.learn.optimizer import Optimizer
+from ragen.learn.policy import CriticKind, Policy
+from ragen.learn.reference import Reference
+from ragen.learn.stats import UpdateStats
+from ragen.learn.update import LossSettings, update
+from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
+from ragen.loops.warmup import starting_model
+from ragen.models.load import load_model
+from ragen.models.memory import Activations, check_memory, memory_estimate
+from ragen.rollout.instances import contents, evaluation_specs
+from ragen.rollout.runner import EnvironmentFactory, Rules
+from ragen.runs.directory import RunDirectory
+from ragen.runs.listener import Listener
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The parts of a run. ``held_out`` are content keys of evaluation instances; ``others`` further evaluation worlds.
+
+    ``start`` is the number of steps already done, ``flat_in_row`` how many of the last ones had only flat groups.
+    """
+
+    config: Config
+    run: RunDirectory
+    world: World
+    others: tuple[World, ...]
+    agent: Agent
+    policy: Policy
+    optimizer: Optimizer
+    reference: Reference | None
+    estimator: AdvantageEstimator
+    rules: Rules
+    held_out: frozenset[str]
+    start: int
+    flat_in_row: int
+
+    def credit(self, batch: Batch, reference: Tensor | None) -> Credit:
+        """Advantages and value targets of a batch; a KL term in the reward is taken off here."""
+        config = self.config
+        budget = config.optim.microbatch_tokens
+        rewards = batch.rewards
+        if reference is not None and config.loss.kl_in == "reward":
+            own = self.policy.logprobs(batch, budget)
+            rewards = rewards - config.loss.kl_coef * kl_estimate(own, reference, config.loss.kl_estimator) * batch.mask
+        settings = {key: value for key, value in config.advantage.model_dump().items() if key in self.estimator.settings}
+        return self.estimator(
+            rewards,
+            batch.mask,
+            batch.turn_ids,
+            batch.trajectory,
+            batch.group,
+            self.policy.values(batch, budget) if self.estimator.needs_values else None,
+            batch.truncated,
+            **settings,
+        )
+
+    def reference_logprobs(self, batch: Batch) -> Tensor | None:
+        """The reference's log-probabilities (R, T), where there is a KL term."""
+        return None if self.reference is None else self.reference.logprobs(batch, self.config.optim.microbatch_tokens)
+
+    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, seed: int) -> UpdateStats:
+        """The update with this run's settings; ``weights`` (M,) are those of the trajectories."""
+        optim = self.config.optim
+        loss = loss_settings(self.config)
+        return update(
+            self.policy,
+            self.optimizer,
+            batch,
+            credit,
+            loss=loss,
+            trajectories=optim.trajectories,
+            microbatch_tokens=optim.microbatch_tokens,
+            seed=seed,
+            online_k=optim.online_k,
+            trajectory_weights=weights,
+            reference=reference if loss.kl_coef > 0 else None,
+        )
+
+    def checkpoint(self, step: int, flat_in_row: int) -> Path:
+        """Commit the state after ``step`` steps."""
+        extra = {"step": step, "flat_in_row": flat_in_row}
+        return self.run.checkpoints.save(
+            step, lambda folder: save_state(folder, self.policy, self.optimizer, self.agent.tokenizer, extra)
+        )
+
+
+def loss_settings(config: Config) -> LossSettings:
+    """The loss part of the config as the update takes it (a KL term in the reward is none in the loss)."""
+    loss = config.loss
+    as_loss = loss.kl_in == "loss"
+    estimator: Literal["k2", "k3"] = "k2" if loss.kl_estimator == "k2" else "k3"
+    return LossSettings(
+        clip_low=loss.clip_low,
+        clip_high=loss.clip_high,
+        aggregation=loss.aggregation,
+        length_constant=loss.length_constant,
+        entropy_coef=loss.entropy_coef,
+        kl_coef=loss.kl_coef if as_loss else 0.0,
+        kl_estimator=estimator,
+        value_coef=loss.value_coef,
+        value_clip=loss.value_clip,
+    )
+
+
+def open_session(
+    config: Config, *, env: type[Environment] | EnvironmentFactory | None, listener: Listener, resume: Path | None
+) -> Session:
+    """Check everything that can be checked, make or open the run directory, load and (where asked) warm up the model."""
+    world = build_world(config.env, env)
+    others = tuple(build_world({"name": name}) for name in config.eval.also)
+    estimator = advantages.get(config.advantage.name)
+    run = RunDirectory.create(config) if resume is None else RunDirectory.open(resume, config)
+    config = run.config
+    checkpoint = None if resume is None else run.checkpoints.latest()
+    listener.on_start(config, run.path)
+    held_out = _held_out(config, (world, *others))
+    needs_base = checkpoint is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
+    path = starting_model(config, world, held_out, listener) if needs_base or checkpoint is None else checkpoint
+    agent = build_agent(path, config.model, config.rollout)
+    _check_memory(agent, config, estimator)
+    policy = _policy(agent, config, estimator)
+    reference = Reference(policy) if config.loss.kl_coef > 0 else None
+    optimizer = Optimizer(
+        policy,
+        learning_rate=config.optim.learning_rate,
+        critic_learning_rate=config.optim.critic_learning_rate,
+        betas=config.optim.betas,
+        weight_decay=config.optim.weight_decay,
+        warmup_steps=config.optim.warmup_steps,
+        grad_clip=config.optim.grad_clip,
+    )
+    start, flat_in_row = _restore(run, checkpoint, policy, optimizer)
+    run.write_provenance(
+        device=str(agent.device), dtype=str(agent.dtype), threads=torch.get_num_threads(), started_from=path.name, step=start
+    )
+    return Session(
+        config=config,
+        run=run,
+        world=world,
+        others=others,
+        agent=agent,
+        policy=policy,
+        optimizer=optimizer,
+        reference=reference,
+        estimator=estimator,
+        rules=build_rules(config.rollout, agent.max_context),
+        held_out=held_out,
+        start=start,
+        flat_in_row=flat_in_row,
+    )
+
+
+def _held_out(config: Config, worlds: Sequence[World]) -> frozenset[str]:
+    if config.eval.episodes == 0:
+        return frozenset()
+    specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)
+    return frozenset().union(*(contents(world.make, specs) for world in worlds))
+
+
+def _policy(agent: Agent, config: Config, estimator: AdvantageEstimator) -> Policy:
+    critic: CriticKind = config.optim.critic if estimator.needs_values else "none"
+    lora = config.model.lora
+    return Policy(
+        agent.model,
+        dtype=agent.dtype,
+        pad_id=agent.tokenizer.pad_token_id,
+        critic=critic,
+        critic_model=load_model(agent.path, device=agent.device) if critic == "separate" else None,
+        temperature=config.rollout.temperature,
+        lora=Lora(lora.rank, lora.alpha, lora.targets, seed=config.seed) if lora.rank else None,
+    )
+
+
+def _restore(run: RunDirectory, checkpoint: Path | None, policy: Policy, optimizer: Optimizer) -> tuple[int, int]:
+    if checkpoint is None:
+        return 0, 0
+    extra = load_state(checkpoint, policy, optimizer)
+    step, flat_in_row = extra.get("step"), extra.get("flat_in_row")
+    if not isinstance(step, int) or not isinstance(flat_in_row, int):
+        raise CheckpointError(f"checkpoint {checkpoint} does not say after which step it was written; use an earlier one")
+    run.cut_after(step)
+    run.write_config()
+    return step, flat_in_row
+
+
+def _check_memory(agent: Agent, config: Config, estimator: AdvantageEstimator) -> None:
+    model = agent.model.config.get_text_config()
+    parameters = sum(p.numel() for p in agent.model.parameters())
+    rank = config.model.lora.rank
+    separate = estimator.needs_values and config.optim.critic == "separate"
+    needed = memory_estimate(
+        parameters,
+        agent.dtype,
+        trainable=parameters if rank == 0 else min(parameters, rank * 30 * model.num_hidden_layers * model.hidden_size),
+        critic=parameters if separate else 0,
+        reference=config.loss.kl_coef > 0 and rank == 0,
+        activations=Activations(
+            config.optim.microbatch_tokens, model.hidden_size, model.num_hidden_layers, agent.model.config.vocab_size
+        ),
+    )
+    check_memory(needed - 4 * parameters, agent.device)

@@ -1,0 +1,96 @@
+"""Warm-up: supervised fine-tuning on demonstrations made by the environment, so that replies follow the format.
+
+Cached by content: model files, demonstration tokens and settings; the same warm-up is never run twice.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ragen.config.schema import Config
+from ragen.episode import Segment
+from ragen.errors import EnvironmentFault
+from ragen.learn.batch import collate_segments
+from ragen.learn.optimizer import Optimizer
+from ragen.learn.policy import Policy
+from ragen.learn.supervised import supervised_epoch
+from ragen.loops.compose import Agent, World, build_agent, build_rules
+from ragen.models.cache import cache_dir, made_once
+from ragen.models.resolve import resolve_model
+from ragen.rollout.demonstrations import demonstrate, demonstration_specs, optimal_player, random_player
+from ragen.rollout.instances import content_of
+from ragen.rollout.segments import segments
+from ragen.runs.listener import Listener
+from ragen.seeding import derive, generator
+
+VERSION = 1  # raise it when the same settings would give other weights
+
+
+def starting_model(config: Config, world: World, held_out: frozenset[str], listener: Listener) -> Path:
+    """The directory RL starts from: the model itself, or the model after its warm-up (made now unless cached)."""
+    path = resolve_model(config.model.name)
+    return path if config.warmup.data == "none" else warm_up(config, world, held_out, path, listener)
+
+
+def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, listener: Listener) -> Path:
+    """Fine-tune the model at ``path`` on the environment's demonstrations; returns a plain Hugging Face directory."""
+    agent = build_agent(path, config.model, config.rollout)
+    rows = demonstration_rows(config, world, held_out, agent)
+    target = cache_dir() / "warmups" / _key(config, path, agent, rows)
+    if target.is_dir():
+        listener.on_message(f"warm-up: found in the cache ({target.name})")
+        return target
+    return made_once(target, lambda folder: _fine_tune(config, agent, rows, folder, listener))
+
+
+def demonstration_rows(config: Config, world: World, held_out: frozenset[str], agent: Agent) -> list[Segment]:
+    """Segments of all demonstrations; instances of the evaluation set are left out."""
+    player = optimal_player if config.warmup.data == "oracle" else random_player
+    rules = build_rules(config.rollout, agent.max_context)
+    rows: list[Segment] = []
+    for spec in demonstration_specs(world.name, seed=config.seed, count=config.warmup.demonstrations):
+        if held_out and content_of(world.make, spec.instance_seed) in held_out:
+            continue
+        trajectory = demonstrate(spec, world.make, agent.renderer, rules, player)
+        if trajectory.error:
+            raise EnvironmentFault(f"a demonstration of '{world.name}' failed: {trajectory.error}")
+        rows += segments(trajectory)
+    return rows
+
+
+def _fine_tune(config: Config, agent: Agent, rows: Sequence[Segment], folder: Path, listener: Listener) -> None:
+    settings = config.warmup
+    policy = Policy(agent.model, dtype=agent.dtype, pad_id=agent.tokenizer.pad_token_id)
+    optimizer = Optimizer(policy, learning_rate=settings.learning_rate, betas=config.optim.betas, warmup_steps=2)
+    batches = []
+    for epoch in range(settings.epochs):
+        order = generator(derive(config.seed, "warmup", "order", epoch)).permutation(len(rows))
+        chunks = [order[i : i + settings.batch] for i in range(0, len(order), settings.batch)]
+        batches += [collate_segments([rows[i] for i in chunk], agent.tokenizer.pad_token_id) for chunk in chunks]
+    listener.on_phase("warm-up", len(batches))
+    losses = []
+    for loss in supervised_epoch(policy, optimizer, batches, microbatch_tokens=config.optim.microbatch_tokens):
+        losses.append(loss)
+        listener.on_progress(1)
+    listener.on_message(f"warm-up: loss {losses[0]:.3f} → {np.mean(losses[-3:]):.3f} nats a token, {len(losses)} steps")
+    agent.model.save_pretrained(folder)
+    agent.tokenizer.save_pretrained(folder)
+
+
+def _key(config: Config, path: Path, agent: Agent, rows: Sequence[Segment]) -> str:
+    digest = hashlib.blake2b(digest_size=12)
+    for file in sorted(path.glob("*.safetensors")) + sorted(path.glob("config.json")):
+        digest.update(f"{file.name} {_hash(file)}".encode())
+    for row in rows:
+        digest.update(row.token_ids.tobytes() + row.mask.tobytes())
+    settings = config.warmup.model_dump() | {"seed": config.seed, "betas": config.optim.betas, "version": VERSION}
+    digest.update(json.dumps(settings, sort_keys=True).encode() + str(agent.dtype).encode())
+    return digest.hexdigest()
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
