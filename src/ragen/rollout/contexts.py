@@ -53,7 +53,7 @@ class Context:
         self._fresh = fresh
         if not self._history or self._policy.kind == "single":
             self._restart(fresh, ())
-        elif self._policy.kind == "window" and self._in_segment >= self._policy.window:
+        elif self._policy.kind == "window" and self._in_segment > self._policy.window:
             self._restart(message, self._history[-self._policy.window :])
         else:
             self.added = self._renderer.extend(self._history[-1].completion, message)
