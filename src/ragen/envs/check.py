@@ -213,6 +213,10 @@ def _oracle(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
             yield f"best_success must lie in [0, 1], got {best!r}"
         if _transcript(env, first, seed) != alone:
             yield f"asking for plan() or best_success() changes the episode (instance seed {seed})"
+        env.reset(instance_seed=seed, dynamics_seed=0)
+        for _, step in _moves(env, seed):
+            if not step.terminated and not step.truncated:
+                yield from _plan_problems(env)
 
 
 def _plan_problems(env: Any) -> Iterator[str]:

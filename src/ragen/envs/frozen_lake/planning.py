@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ragen.envs.frozen_lake.rules import Lake, neighbours, slips
 
 Array = NDArray[np.float64]
+TIE = 1e-12
 LONGEST_BLOCK = 7  # all 4^7 blocks are tried; longer turns are planned with blocks of this length
 
 
@@ -46,13 +47,18 @@ class Planner:
         return float(min(self._value(turns, actions)[self._index[cell]], 1.0))
 
     def block(self, cell: int, turns: int, actions: int) -> tuple[int, ...]:
-        """A best block of directions for the next turn, the shortest of equally good ones; empty without budget."""
+        """A best block of directions for the next turn; empty without budget.
+
+        Of equally good plays it follows one that needs the fewest turns, and of its blocks the shortest.
+        """
         x = self._index[cell]
+        goal = self.value(cell, turns, actions) - TIE
+        turns = next((fewer for fewer in range(1, turns) if self.value(cell, fewer, actions) >= goal), turns)
         best = -1.0
         chosen: tuple[int, ...] = ()
         for length in range(1, min(self.limit, actions) + 1 if turns > 0 else 1):
             value = float(self._blocks_after(turns - 1, actions - length)[length - 1][x])
-            if value > best + 1e-12:
+            if value > best + TIE:
                 best, chosen = value, self._decode(x, turns, actions, length)
         return chosen
 

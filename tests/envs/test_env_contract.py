@@ -1,0 +1,371 @@
+"""The contract holds for every registered environment, and the checker finds each way to break it."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragen.envs import Environment, EnvSettings, Observation, Step, check_environment, environment_factory, environments
+from ragen.envs.check import HOSTILE
+from ragen.errors import ConfigError
+
+
+class Counter(Environment):
+    """A sound little environment: from a start in 1..9 go up or down to 0 or 10; a coin of the dynamics adds 1 at times."""
+
+    def __init__(self, settings: EnvSettings | None = None) -> None:
+        super().__init__(settings)
+        self.value = self.first = 1
+        self.rng = np.random.default_rng(0)
+
+    @property
+    def success(self) -> bool:
+        return self.value >= 10
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        self.value = self.first = 1 + instance_seed % 9
+        self.rng = np.random.default_rng(dynamics_seed)
+        return Observation(str(self.value))
+
+    def step(self, action: str) -> Step:
+        self.value += (1 if action == "up" else -1) + int(self.rng.integers(2))
+        info = {"success": self.success, "action_is_valid": True, "action_is_effective": True}
+        return Step(str(self.value), 0.5, terminated=not 0 < self.value < 10, info=info)
+
+    def actions(self) -> tuple[str, ...]:
+        return ("up", "down")
+
+    def instructions(self) -> str:
+        return "Reach 10."
+
+    def content(self) -> str | None:
+        return str(self.first)
+
+    def plan(self) -> tuple[str, ...] | None:
+        return ("up",)
+
+    def best_success(self) -> float | None:
+        return 0.5
+
+
+def changed(step: Step, **changes: Any) -> Step:
+    values = {"observation": step.observation, "reward": step.reward, "terminated": step.terminated, "info": step.info}
+    return Step(**{**values, **changes})
+
+
+class ForeignSeed(Counter):
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed)
+        self.rng = np.random.default_rng()
+        return Observation(str(self.value))
+
+
+class Leftover(Counter):
+    episodes = 0
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        first = super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed)
+        self.episodes += 1
+        return first if self.episodes == 1 else Observation(first.text + " again")
+
+
+class DynamicStart(Counter):
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        return super().reset(instance_seed=instance_seed + dynamics_seed, dynamics_seed=dynamics_seed)
+
+
+class GlobalRandom(Counter):
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        random.random()
+        return super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed)
+
+
+class GlobalNumpy(Counter):
+    def plan(self) -> tuple[str, ...] | None:
+        np.random.rand()
+        return None
+
+
+class NanReward(Counter):
+    def step(self, action: str) -> Step:
+        return changed(super().step(action), reward=float("nan"))
+
+
+class NoStep(Counter):
+    def step(self, action: str) -> Any:
+        return ("text", 0.0, False, {})
+
+
+class NumberObservation(Counter):
+    def step(self, action: str) -> Step:
+        return changed(super().step(action), observation=self.value)
+
+
+class NumpyBool(Counter):
+    def step(self, action: str) -> Step:
+        return changed(super().step(action), terminated=np.bool_(False))
+
+
+class NoFlags(Counter):
+    def step(self, action: str) -> Step:
+        return changed(super().step(action), info={"success": self.success})
+
+
+class ListedButInvalid(Counter):
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        return changed(step, info={**step.info, "action_is_valid": False})
+
+
+class BornSuccessful(Counter):
+    @property
+    def success(self) -> bool:
+        return True
+
+
+class TwoTruths(Counter):
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        return changed(step, info={**step.info, "success": not self.success})
+
+
+class Empty(Counter):
+    def actions(self) -> tuple[str, ...]:
+        return ()
+
+
+class Twice(Counter):
+    def actions(self) -> tuple[str, ...]:
+        return ("up", "up")
+
+
+class Separator(Counter):
+    def actions(self) -> tuple[str, ...]:
+        return ("up", "down || down")
+
+
+class Deaf(Counter):
+    def match(self, text: str) -> str | None:
+        return None
+
+
+class Fragile(Counter):
+    def match(self, text: str) -> str | None:
+        if text not in self.actions():
+            float(text)
+        return super().match(text)
+
+
+class Chatty(Counter):
+    def match(self, text: str) -> Any:
+        return super().match(text) or False
+
+
+class Shared(Counter):
+    total = 0
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        Shared.total = instance_seed
+        return super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed)
+
+    def step(self, action: str) -> Step:
+        return changed(super().step(action), reward=float(Shared.total))
+
+
+class WrongPlan(Counter):
+    def plan(self) -> tuple[str, ...] | None:
+        return ("jump",)
+
+
+class LongPlan(Counter):
+    def plan(self) -> tuple[str, ...] | None:
+        return ("up",) * 6
+
+
+class LatePlan(Counter):
+    def plan(self) -> tuple[str, ...] | None:
+        return ("up",) if self.value == self.first else ()
+
+
+class MovingPlan(Counter):
+    def plan(self) -> tuple[str, ...] | None:
+        self.value += 1
+        return None
+
+
+class Certain(Counter):
+    def best_success(self) -> float | None:
+        return 1.5
+
+
+class WrongPlayer(Counter):
+    def players(self) -> Mapping[str, Callable[[Environment, np.random.Generator], Sequence[str]]]:
+        return {"odd": lambda env, rng: ["sideways"]}
+
+
+class MovingContent(Counter):
+    def content(self) -> str | None:
+        return str(self.value)
+
+
+class OneContent(Counter):
+    def content(self) -> str | None:
+        return "lake"
+
+
+class Tagged(Counter):
+    def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
+        return "</think>"
+
+
+class Moody(Counter):
+    def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
+        return f"{next(MOODS)} up"
+
+
+class Constant(Counter):
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        return super().reset(instance_seed=3, dynamics_seed=dynamics_seed)
+
+
+class Silent(Counter):
+    def instructions(self) -> str:
+        return " "
+
+
+class NoObservation(Counter):
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Any:
+        return Observation(super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed))  # type: ignore[arg-type]
+
+
+class Crash(Counter):
+    def best_success(self) -> float | None:
+        raise KeyError("level 7")
+
+
+MOODS: Iterator[int] = iter(range(10**6))
+BROKEN: dict[type[Counter], str] = {
+    ForeignSeed: "two environments with equal seeds and actions differ",
+    Leftover: "a reset environment differs from a new one",
+    DynamicStart: "the initial state depends on the dynamics seed",
+    GlobalRandom: "the global generator `random` was used",
+    GlobalNumpy: "the global generator `numpy.random` was used",
+    NanReward: "a reward must be a finite float, got nan",
+    NoStep: "step must return a Step",
+    NumberObservation: "an observation must be text",
+    NumpyBool: "terminated and truncated must be bools",
+    NoFlags: "info must carry the bool 'action_is_valid'",
+    ListedButInvalid: "is not valid",
+    BornSuccessful: "success must be False at the start",
+    TwoTruths: "info['success'] is",
+    Empty: "actions() is empty",
+    Twice: "lists a word twice",
+    Separator: "without '||'",
+    Deaf: "match('up') must be that action, got None",
+    Fragile: "match('\\x00') raised ValueError",
+    Chatty: "must be an action or None, got False",
+    Shared: "changes when another environment is made and played",
+    WrongPlan: "plan() must hold actions of actions(), got ('jump',)",
+    LongPlan: "plan() must hold 1 to 5 actions",
+    LatePlan: "plan() must hold 1 to 5 actions (max_actions_per_turn), got ()",
+    MovingPlan: "asking for plan() or best_success() changes the episode",
+    Certain: "best_success must lie in [0, 1], got 1.5",
+    WrongPlayer: "player 'odd' must return actions",
+    MovingContent: "content() changes during the episode",
+    OneContent: "two different initial states share the content 'lake'",
+    Tagged: "thought() must be a text without tags",
+    Moody: "thought() must depend only on its generator",
+    Constant: "8 instance seeds give the same initial state",
+    Silent: "instructions() must be a text",
+    NoObservation: "reset must return an Observation with a text",
+    Crash: "oracle: raised KeyError: 'level 7'",
+}
+
+
+@pytest.mark.parametrize("name", environments.names())
+def test_c8_every_registered_environment_keeps_the_contract(name: str) -> None:
+    assert check_environment(environment_factory({"name": name}), seeds=range(100, 106)) == []
+
+
+def test_a_sound_environment_passes_and_its_thoughts_name_the_action() -> None:
+    assert check_environment(Counter) == []
+    assert "up" in Counter().thought(np.random.default_rng(0), ["up"])
+
+
+@pytest.mark.parametrize("cls", list(BROKEN), ids=lambda cls: cls.__name__)
+def test_the_checker_finds(cls: type[Counter]) -> None:
+    assert any(BROKEN[cls] in problem for problem in check_environment(cls)), check_environment(cls)
+
+
+def test_c7_a_single_instance_is_allowed_only_when_said() -> None:
+    assert check_environment(Constant, single_instance=True) == []
+
+
+def test_the_checker_leaves_global_generators_alone() -> None:
+    before, legacy = random.getstate(), np.random.get_state()[1].copy()
+    check_environment(Counter)
+    assert random.getstate() == before
+    np.testing.assert_array_equal(np.random.get_state()[1], legacy)
+
+
+@pytest.mark.parametrize("name", environments.names())
+def test_a27_text_of_any_kind_is_answered_never_raised(name: str) -> None:
+    env = environment_factory({"name": name})()
+    env.reset(instance_seed=1, dynamics_seed=2)
+    for text in HOSTILE:
+        matched = env.match(text)
+        assert matched is None or matched in env.actions()
+
+
+@given(st.text(max_size=40))
+def test_a23_matching_ignores_case_and_outer_marks_only(text: str) -> None:
+    env = Counter()
+    word = env.match(text)
+    assert (word is not None) == (env.match(f" \t'{text}.`") is not None)
+    if word is not None:
+        assert word in text.casefold()
+    assert env.match(f"«{text}up") in (None, "up")
+
+
+@pytest.mark.parametrize(
+    ("text", "action"), [("UP", "up"), (" up. ", "up"), ("`Up`", "up"), ("“down”", "down"), ("“uр”", None)]
+)
+def test_a23_spellings(text: str, action: str | None) -> None:
+    assert Counter().match(text) == action
+    assert Counter().match(f"move {text}") is None
+
+
+def test_an_unknown_environment_or_setting_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="unknown environment 'frozen-lake': did you mean 'frozen_lake'"):
+        environment_factory({"name": "frozen-lake"})
+    with pytest.raises(ConfigError, match=r"unknown setting 'env\.sucess_rate': did you mean 'success_rate'"):
+        environment_factory({"name": "frozen_lake", "sucess_rate": 1.0})
+    with pytest.raises(ConfigError, match=r"env\.max_turns"):
+        environment_factory({"name": "frozen_lake", "max_turns": 0})
+
+
+SCRIPT = """
+import hashlib
+from ragen.envs import environment_factory
+text = []
+for name in ("frozen_lake", "frozen_lake-blindfail", "bandit-professions", "sokoban"):
+    env = environment_factory({"name": name})()
+    for seed in range(200):
+        text.append(env.reset(instance_seed=seed, dynamics_seed=seed).text + env.step(env.actions()[seed % 2]).observation)
+print(hashlib.sha256("\\n".join(text).encode()).hexdigest())
+"""
+
+
+def test_c3_maps_and_chance_do_not_depend_on_pythonhashseed() -> None:
+    def digest(hash_seed: str) -> str:
+        path = [p for p in sys.path if p]
+        env = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(path)}
+        return subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True).stdout
+
+    assert digest("0") == digest("1") != ""
