@@ -13,7 +13,7 @@ from ragen.envs.sokoban.solver import SearchLimitError, solve
 from ragen.errors import ConfigError
 from ragen.seeding import derive, generator
 
-TRIES = 200
+TRIES = 1000
 PLAYS = 4  # reverse plays a room
 SEARCH_STATES = 50_000  # a candidate whose search takes more is dropped
 TURN_CHANCE = 0.35
