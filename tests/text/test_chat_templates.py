@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from ragen.episode import Completion, StopReason
@@ -52,6 +52,10 @@ GLM = (
 LAST_TWO = (
     "{% for m in messages %}{% if loop.revindex <= 2 %}"
     "{{ '<|im_start|>' + m['content'] + '<|im_end|>' }}{% endif %}{% endfor %}"
+)
+FORGETS_LATE = (
+    "{% for m in messages %}{% if messages | length < 5 or loop.index0 != 1 %}{{ m['content'] }}{% endif %}"
+    "{{ '<|im_end|>' }}{% endfor %}"
 )
 ONE_MESSAGE = "{% if messages | length > 1 %}{{ raise_exception('one only') }}{% endif %}{{ messages[0]['content'] }}:"
 PLAIN = (
@@ -164,6 +168,28 @@ def test_user_messages_are_trimmed_where_the_template_trims_them(make_tokenizer:
     )
 
 
+def test_a_system_message_is_trimmed_where_the_template_trims_it(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer = make_tokenizer(LLAMA3, **FAMILIES["llama3"][1])
+    both = [{"role": "system", "content": " Be brief.\n"}, {"role": "user", "content": "x"}]
+    text = tokenizer.apply_chat_template(both, tokenize=False, add_generation_prompt=True)
+    opened = ChatRenderer(tokenizer, system=" Be brief.\n").open("x")
+    assert list(opened) == tokenizer.encode(text, add_special_tokens=False)
+
+
+def test_the_longest_of_overlapping_tokens_counts(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer = make_tokenizer(PHI, ("<|end", "<eos>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"), eos="<eos>")
+    renderer = ChatRenderer(tokenizer)
+    assert dialogue(renderer, tokenizer) == tokenizer.encode(rendered(tokenizer, USERS, REPLIES), add_special_tokens=False)
+
+
+def test_a_tokenizer_left_cutting_and_padding_cuts_and_pads_nothing_here(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer = make_tokenizer(PHI, FAMILIES["phi"][1]["specials"], eos="<eos>")
+    expected = ChatRenderer(tokenizer).open("word " * 50)
+    tokenizer.backend_tokenizer.enable_truncation(8)
+    tokenizer.backend_tokenizer.enable_padding(length=8)
+    assert ChatRenderer(tokenizer).open("word " * 50) == expected
+
+
 def test_tokens_that_swallow_blanks_do_so_here_too(make_tokenizer: MakeTokenizer) -> None:
     names = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
     swallowing = [AddedToken(name, special=True, rstrip=True) for name in names]
@@ -178,7 +204,7 @@ def test_a1_a_template_that_drops_thinking_is_one_turn_a_segment(make_tokenizer:
     tokenizer = make_tokenizer(QWEN3, CHATML_CONTROL, eos="<|im_end|>")
     renderer = ChatRenderer(tokenizer, forced="<think>")
     assert not renderer.multi_turn
-    assert "<think>zqT0qz</think>" in renderer.why_single
+    assert "<think>THOUGHT1zq</think>" in renderer.why_single
     assert list(renderer.open("x")) == tokenizer.encode(rendered(tokenizer, ["x"], []) + "<think>", add_special_tokens=False)
     assert renderer.end_of_turn == tokenizer.convert_tokens_to_ids("<|im_end|>")
     with pytest.raises(TemplateError, match=r"earlier reply.*new segment each turn"):
@@ -200,6 +226,7 @@ def test_a25_a_template_that_opens_the_thinking_gets_no_second_opener(
     [
         ("{{ messages | length }}" + PLAIN, "changes its beginning"),
         (LAST_TWO, "changes its beginning"),
+        (FORGETS_LATE, "earlier reply 'ANSWER1zq' as ''"),
         (PLAIN, "plain text"),
         (ONE_MESSAGE, "one only"),
     ],
@@ -290,12 +317,31 @@ def test_blank_tokens_and_a_leading_word_mark_are_spelled_as_the_tokenizer_does(
 
 @pytest.mark.parametrize("template", ["User: {{ messages[0]['content'] }}</s>", "<s>User: {{ messages[0]['content'] }}</s>"])
 @pytest.mark.parametrize("scheme", ["first", "always", "never"])
-def test_a_word_mark_at_the_beginning_only_is_put_there_only(template: str, scheme: str) -> None:
+@pytest.mark.parametrize("adds_bos", [False, True])
+def test_a_word_mark_at_the_beginning_only_is_put_there_only(template: str, scheme: str, adds_bos: bool) -> None:
     letters = {letter: i for i, letter in enumerate("▁User:pUGo Left")} | {"<s>": 90, "</s>": 91, "<unk>": 92}
     backend = Tokenizer(models.BPE(letters, [], unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     backend.decoder = decoders.Metaspace(prepend_scheme=scheme)
     backend.add_special_tokens(["<s>", "</s>"])
+    if adds_bos:
+        backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 90)])
     tokenizer = wrap(backend, template, bos_token="<s>", eos_token="</s>")
     opened = ChatRenderer(tokenizer).open("Go Up")
-    assert list(opened) == tokenizer.encode(rendered(tokenizer, ["Go Up"], []), add_special_tokens=False)
+    expected = tokenizer.encode(rendered(tokenizer, ["Go Up"], []))
+    assert list(opened) == (expected[1:] if expected[:2] == [90, 90] else expected)
+    assert opened.count(90) == (1 if adds_bos or "<s>" in template else 0)
+
+
+def test_a_beginning_token_behind_blanks_is_seen(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer = make_tokenizer("\n " + GEMMA, **FAMILIES["gemma"][1])
+    assert ChatRenderer(tokenizer).open("x").count(tokenizer.bos_token_id) == 1
+
+
+def test_blanks_the_policy_sampled_stay_where_the_template_would_trim_them(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer = make_tokenizer(LLAMA3, **FAMILIES["llama3"][1])
+    renderer = ChatRenderer(tokenizer)
+    sampled = (*tokenizer.encode(" Up \n", add_special_tokens=False), renderer.end_of_turn)
+    ids = [*renderer.open("x"), *sampled, *renderer.extend(completion(sampled), "y")]
+    expected = rendered(tokenizer, ["x", "y"], ["Up"]).replace("Up", " Up \n")
+    assert tokenizer.decode(ids) == expected

@@ -7,6 +7,7 @@ How text becomes ids:
   forced text) are encoded as one run, so for benign messages the ids are those of ``tokenizer(rendered text)``.
 * What the policy sampled stays as sampled, also where its text would be encoded otherwise.
 * A beginning-of-sequence token is there once, if the template writes it or the tokenizer adds it.
+* What a template computes (a date) is fixed when the renderer is made.
 * The final newline: what a template writes behind the end-of-turn token (ChatML: ``\\n``) belongs to the *next* turn's
   prompt ids. It is never sampled, and a conversation's last reply ends with its end-of-turn token.
 """
@@ -96,7 +97,7 @@ class ChatRenderer:
 
     def _opening(self, system: str, message: str, forced: list[Part]) -> tuple[int, ...]:
         parts = [*self._before, system, *self._after_system, self._clean(message), *self._to_reply, *forced]
-        return self._bos + self._encoder.ids(parts, start=not self._bos)
+        return self._bos + self._encoder.ids(parts, start=True)
 
     def _tags(self) -> set[int]:
         """Ids of format tags that the tokenizer has as tokens: a policy samples them, so they control nothing."""
@@ -114,7 +115,7 @@ class ChatRenderer:
     def _missing_bos(self, tokenizer: Any) -> tuple[int, ...]:
         """The beginning-of-sequence id where the tokenizer adds one by itself and the template writes none."""
         bos: int | None = tokenizer.bos_token_id
-        if bos is None or self._before[:1] == [bos] or list(tokenizer.encode("a"))[:1] != [bos]:
+        if bos is None or bos in self._before or list(tokenizer.encode("a"))[:1] != [bos]:
             return ()
         return (bos,)
 

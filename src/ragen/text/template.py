@@ -8,7 +8,7 @@ from ragen.errors import TemplateError
 
 Clean = Callable[[str], str]
 CLEANERS: tuple[Clean, ...] = (str, str.strip, str.lstrip, str.rstrip)  # what templates do to a message's outer blanks
-SYSTEM, USERS = "zqSYSTEMqz", ("zqUSERAqz", "zqUSERBqz", "zqUSERCqz")  # marks: texts no template contains
+SYSTEM, USERS = "SYSTEMzq", ("MESSAGE1zq", "MESSAGE2zq", "MESSAGE3zq")  # marks: texts no template contains
 REPLIES = (  # {t} and {a} are marks; each form is one that some template rewrites
     "{a}",
     "<think>{t}</think><answer>{a}</answer>",
@@ -107,7 +107,7 @@ def _cut(text: str, mark: str, what: str) -> tuple[str, str]:
 def _surroundings(render: Clean, mark: str, what: str) -> tuple[str, str, Clean]:
     """What stands before and after a message, and what happens to its outer blanks."""
     before, after = _cut(render(mark), mark, what)
-    padded = f" \n {mark}\n\n "
+    padded = f" \n {mark}\n\n _<{mark}> &  #\n\n "
     shown = render(padded)
     for clean in CLEANERS:
         if shown == before + clean(padded) + after:
@@ -122,7 +122,7 @@ def _prove_growth(chat: _Chat, opening: str, to_reply: str, clean: Clean) -> str
     between: str | None = None
     users = [clean(f"\n{user} ") for user in USERS]
     for form in REPLIES:
-        replies = [form.format(t=f"zqT{i}qz", a=f"zqA{i}qz") for i in range(2)]
+        replies = [form.format(t=f"THOUGHT{i + 1}zq", a=f"ANSWER{i + 1}zq") for i in range(2)]
         for turns in (2, 3):
             try:
                 text = chat.render([f"\n{user} " for user in USERS[:turns]], replies[: turns - 1])
@@ -163,6 +163,6 @@ def _replies_shown(text: str, opening: str, to_reply: str, users: Sequence[str])
 def _close(chat: _Chat) -> str:
     """What follows the last reply, or "" where the template cannot show a finished turn."""
     try:
-        return chat.render(USERS[:1], ["zqA0qz"]).partition("zqA0qz")[2]
+        return chat.render(USERS[:1], ["ANSWER1zq"]).partition("ANSWER1zq")[2]
     except TemplateError:
         return ""
