@@ -13,6 +13,7 @@ from ragen.errors import CheckpointError
 from ragen.runs import events
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
+rewards = st.floats(-1e9, 1e9)
 
 
 @st.composite
@@ -26,8 +27,8 @@ def turns(draw):
         observation=draw(st.text()),
         actions=tuple(draw(st.lists(st.text(), max_size=3))),
         valid=draw(st.booleans()),
-        reward=draw(floats),
-        penalty=draw(floats),
+        reward=draw(rewards),
+        penalty=draw(rewards),
         invalid_actions=draw(st.integers(0, 9)),
         info={"success": draw(st.booleans()), "note": draw(st.text()), "value": draw(floats)},
     )

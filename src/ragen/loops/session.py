@@ -132,7 +132,7 @@ def open_session(
     config = run.config
     checkpoint = None if resume is None else run.checkpoints.latest()
     listener.on_start(config, run.path)
-    held_out = _held_out(config, (world, *others))
+    held_out = held_out_contents(config, (world, *others))
     needs_base = checkpoint is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
     path = starting_model(config, world, held_out, listener) if needs_base or checkpoint is None else checkpoint
     agent = build_agent(path, config.model, config.rollout)
@@ -169,7 +169,8 @@ def open_session(
     )
 
 
-def _held_out(config: Config, worlds: Sequence[World]) -> frozenset[str]:
+def held_out_contents(config: Config, worlds: Sequence[World]) -> frozenset[str]:
+    """Content keys of the evaluation instances of these worlds: training and warm-up leave them out."""
     if config.eval.episodes == 0:
         return frozenset()
     specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)

@@ -1,10 +1,13 @@
 """How much memory a run needs, by arithmetic, against what there is."""
 
+import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import torch
+from safetensors import SafetensorError, safe_open
 
 from ragen.errors import ModelError
 
@@ -71,3 +74,30 @@ def check_memory(needed: int, device: torch.device) -> None:
             "smaller model.name, model.lora.rank 16 (instead of training all weights), loss.kl_coef 0 (no reference), "
             "optim.critic head, or a smaller optim.microbatch_tokens; or close other programs"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """What the files of a model say about its size, without loading it."""
+
+    parameters: int
+    hidden: int
+    layers: int
+    vocabulary: int
+
+
+def model_size(path: Path) -> ModelSize:
+    """Read the sizes from ``config.json`` and the headers of the safetensors files; raises ModelError without them."""
+    weights = [file for file in sorted(path.glob("*.safetensors")) if file.name.startswith("model")]
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = config.get("text_config", config)
+        if not weights:
+            raise FileNotFoundError("no model*.safetensors")
+        count = 0
+        for file in weights:
+            with safe_open(file, framework="pt") as tensors:
+                count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+        return ModelSize(count, config["hidden_size"], config["num_hidden_layers"], config["vocab_size"])
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise ModelError(f"the size of the model in {path} cannot be read: {error}") from None

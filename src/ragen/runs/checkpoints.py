@@ -92,6 +92,8 @@ class Checkpoints:
         for pattern in (f"{_WRITING}*", f"{_REPLACED}*"):
             for path in list(self.folder.glob(pattern)):
                 shutil.rmtree(path, ignore_errors=True)
+        for path in list(self.folder.glob(".*.tmp")):
+            path.unlink(missing_ok=True)
 
     def _candidates(self) -> list[Path]:
         """Visible checkpoints, newest first; a kill between two renames leaves one under its name for being replaced."""

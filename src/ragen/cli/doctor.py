@@ -1,0 +1,170 @@
+"""Check the machine, and how a model would be used here: device, types, memory, chat template, mask, disk."""
+
+import argparse
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragen.errors import RagenError
+
+if TYPE_CHECKING:
+    import torch
+
+OVERRIDES: str | None = "settings may follow as --section.key VALUE, e.g. --model.dtype float32 --model.lora.rank 16"
+MIN_FREE_DISK = 3 * 2**30
+_MARK = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: ``state`` is "ok", "note" or "bad"."""
+
+    state: str
+    what: str
+    said: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="a model, checkpoint or run (default: the machine only)")
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Print the findings; 1 if one of them is bad."""
+    from ragen.config import load_config
+
+    words = [*overrides, *([f"--model.name={args.model}"] if args.model else [])]
+    config = load_config({}, words)
+    worst = 0
+    for finding in _findings(config, args.model):
+        worst = max(worst, int(finding.state == "bad"))
+        first, *more = finding.said.splitlines() or [""]
+        lines = [f"{_MARK[finding.state]} {finding.what + ':':<14} {first}", *(" " * 20 + line for line in more)]
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+    return worst
+
+
+def _findings(config: Any, model: str | None) -> Iterator[Finding]:
+    import torch
+
+    from ragen.models.device import choose_device, choose_dtype
+
+    yield Finding(
+        "ok", "python", f"{platform.python_version()} · torch {torch.__version__} · {torch.get_num_threads()} threads"
+    )
+    try:
+        device = choose_device(config.model.device)
+        dtype = choose_dtype(config.model.dtype, device)
+    except RagenError as error:
+        yield Finding("bad", "device", str(error))
+        return
+    yield Finding("ok", "device", str(device))
+    why = "as set" if config.model.dtype != "auto" else "chosen for this device (a model below 20M parameters: float32)"
+    yield Finding("ok", "dtype", f"{str(dtype).removeprefix('torch.')} for compute, {why}; weights are float32")
+    yield from _disk(config)
+    if model is not None:
+        yield from _model(config, model, device)
+
+
+def _disk(config: Any) -> Iterator[Finding]:
+    from ragen.models.cache import cache_dir
+
+    for what, path in (("runs", Path(config.run.root)), ("cache", cache_dir())):
+        there = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+        free = shutil.disk_usage(there).free
+        state = "ok" if free >= MIN_FREE_DISK else "bad"
+        advice = "" if state == "ok" else "; a run of a 135M model wants 3 GiB: free some, or set run.root or RAGEN_CACHE"
+        yield Finding(state, f"disk ({what})", f"{free / 2**30:.1f} GiB free at {path}{advice}")
+
+
+def _model(config: Any, name: str, device: "torch.device") -> Iterator[Finding]:
+    from ragen.api import find_model
+    from ragen.models.load import load_tokenizer
+
+    try:
+        path, _ = find_model(name)
+        yield Finding("ok", "model", str(path))
+        yield _memory(config, path, device)
+        tokenizer = load_tokenizer(path, trust_remote_code=config.model.trust_remote_code)
+    except RagenError as error:
+        yield Finding("bad", "model", str(error))
+        return
+    yield _tokens(tokenizer)
+    yield from _template(tokenizer, config)
+
+
+def _memory(config: Any, path: Path, device: "torch.device") -> Finding:
+    from ragen.models.device import choose_dtype
+    from ragen.models.memory import Activations, available_memory, memory_estimate, model_size
+
+    size = model_size(path)
+    dtype = choose_dtype(config.model.dtype, device, parameters=size.parameters)
+    rank = config.model.lora.rank
+    needed = memory_estimate(
+        size.parameters,
+        dtype,
+        trainable=size.parameters if rank == 0 else min(size.parameters, rank * 30 * size.layers * size.hidden),
+        reference=config.loss.kl_coef > 0 and rank == 0,
+        activations=Activations(config.optim.microbatch_tokens, size.hidden, size.layers, size.vocabulary),
+    )
+    there = available_memory(device)
+    state = "ok" if needed <= there else "bad"
+    said = f"training needs about {needed / 2**30:.1f} GiB, {there / 2**30:.1f} GiB are free"
+    advice = "" if state == "ok" else "; try --model.lora.rank 16 or a smaller --optim.microbatch_tokens"
+    return Finding(state, "memory", f"{size.parameters / 1e6:.1f}M parameters: {said}{advice}")
+
+
+def _tokens(tokenizer: Any) -> Finding:
+    pad, eos = tokenizer.pad_token, tokenizer.eos_token
+    same = "; pad = eos: fine, masks go by position" if tokenizer.pad_token_id == tokenizer.eos_token_id else ""
+    said = f"pad {pad!r} ({tokenizer.pad_token_id}) · eos {eos!r} ({tokenizer.eos_token_id}){same}"
+    return Finding("ok" if eos is not None else "note", "tokens", said)
+
+
+def _template(tokenizer: Any, config: Any) -> Iterator[Finding]:
+    from ragen.loops.compose import build_renderer
+
+    try:
+        renderer = build_renderer(tokenizer, config.rollout)
+    except RagenError as error:
+        yield Finding("bad", "chat template", str(error))
+        return
+    if renderer.multi_turn:
+        yield Finding("ok", "chat template", "proved: history stays a prefix, so a conversation grows by appending")
+    else:
+        yield Finding(
+            "note", "chat template", f"one segment a turn only (set rollout.context single): {renderer.why_single}"
+        )
+    ends = ", ".join(repr(tokenizer.decode([i])) for i in sorted(renderer.end_ids))
+    yield Finding("ok", "a reply ends", f"with {ends}")
+    yield Finding("ok", "mask preview", _preview(tokenizer, renderer, thinking=config.rollout.thinking))
+
+
+def _preview(tokenizer: Any, renderer: Any, *, thinking: bool) -> str:
+    """Two scripted turns as they would train: what stands in ⟦ ⟧ carries loss."""
+    from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
+    from ragen.rollout.segments import segments
+    from ragen.runs.view import CLOSE, OPEN, printable, spans
+    from ragen.text.prompts import reply_text
+
+    reply = renderer.reply_ids(reply_text("The goal is above.", ["Up"], thinking=thinking).removeprefix("<think>"))
+    zeros = (0.0,) * len(reply)
+    completion = Completion(reply, zeros, zeros, "", StopReason.END)
+    prompts = [renderer.open("Where to?")]
+    prompts.append(renderer.extend(completion, "Reward 0. And now?") if renderer.multi_turn else renderer.open("And now?"))
+    turns = tuple(
+        Turn(ids, number > 0 and renderer.multi_turn, completion, "", ("Up",), valid=True, reward=0.0)
+        for number, ids in enumerate(prompts)
+    )
+    trajectory = Trajectory("preview", 0, 0, turns, EndReason.BUDGET, success=False)
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    found = [span for segment in segments(trajectory) for span in spans(segment, decode)]
+    return "".join(f"{OPEN}{printable(s.text)}{CLOSE}" if s.trained else printable(s.text) for s in found)

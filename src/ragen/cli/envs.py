@@ -1,0 +1,39 @@
+"""List environments, or tell one environment's settings."""
+
+import argparse
+import inspect
+import sys
+from collections.abc import Sequence
+
+OVERRIDES: str | None = None
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("name", nargs="?", help="an environment preset")
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Print the list or the table."""
+    del overrides
+    from ragen.envs import environments
+
+    if not args.name:
+        width = max(map(len, environments.names()))
+        lines = [f"{name:<{width}}  {environments.get(name).about}" for name in environments]
+        sys.stdout.write("\n".join(lines) + "\n\nsettings of one: ragen envs NAME · play it: ragen play NAME\n")
+        return 0
+    preset = environments.get(args.name)
+    settings = preset.settings({})
+    sys.stdout.write(f"{args.name}: {preset.about}\n\n{_about(preset.cls)}\n\nSettings (--env.NAME VALUE):\n")
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        default = "" if value == field.default else f" (preset; the environment's own default is {field.default!r})"
+        sys.stdout.write(f"  {name} = {value!r}{default}\n      {field.description or ''}\n")
+    return 0
+
+
+def _about(cls: type) -> str:
+    """The class's text, then its module's (rules, rewards, instances)."""
+    texts = (inspect.getdoc(cls), inspect.getdoc(sys.modules[cls.__module__]))
+    return "\n\n".join(filter(None, texts))

@@ -1,0 +1,76 @@
+"""Evaluate a run, a checkpoint or any Hugging Face causal LM on fixed seeded instances."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ragen.cli.arguments import OVERRIDES as _ABOUT
+
+OVERRIDES: str | None = _ABOUT
+_SHORT = ("episodes", "samples", "temperature", "seed")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("model", metavar="MODEL_OR_RUN", help="a run, a checkpoint directory, a model directory or name")
+    parser.add_argument("--preset", metavar="PRESET_OR_FILE", help="settings to start from (default: the run's own)")
+    parser.add_argument("--env", metavar="NAME", help="environment preset (`ragen envs`; default: the run's own, or bandit)")
+    parser.add_argument("--episodes", metavar="N", help="fixed instances (256)")
+    parser.add_argument("--samples", metavar="K", help="episodes an instance; with more than one pass@K is told too (1)")
+    parser.add_argument("--temperature", metavar="T", help="sampling temperature, 0 = greedy (0.5)")
+    parser.add_argument("--seed", metavar="S", help="seed of the instances (1000); the same seed gives the same instances")
+    parser.add_argument(
+        "--players", action=argparse.BooleanOptionalAction, default=True, help="play the reference players beside the model"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the whole report as JSON ('-' = standard output)")
+    parser.add_argument("--quiet", action="store_true", help="print only the report")
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Evaluate and print the report."""
+    from ragen.config import load_config
+
+    words = [*(["--env", args.env] if args.env else []), *overrides]
+    words += [f"--eval.{name}={getattr(args, name)}" for name in _SHORT if getattr(args, name) is not None]
+    base: Mapping[str, Any] | str = args.preset or {}
+    load_config(base, words)  # a mistyped setting must not wait for a model to load
+
+    from ragen.api import find_model
+    from ragen.cli.listening import listening
+    from ragen.loops.compose import build_agent, build_world
+    from ragen.loops.evaluate import evaluate_agent
+
+    with listening(quiet=args.quiet or args.json == "-") as listener:
+        path, stored = find_model(args.model)
+        if stored is not None and not args.preset:
+            base = stored.model_dump(mode="json")
+        config = load_config(base, words)
+        world = build_world(config.env)
+        agent = build_agent(path, config.model, config.rollout)
+        listener.on_phase(f"evaluate {args.model} on {world.name}", config.eval.episodes * config.eval.samples)
+        report, _ = evaluate_agent(
+            agent, world, config, label=args.model, players=args.players, progress=listener.on_progress
+        )
+        if args.json != "-":
+            listener.on_eval(world.name, report)
+    _report(report, args)
+    return 0
+
+
+def _report(report: Any, args: argparse.Namespace) -> None:
+    import sys
+
+    from ragen.runs.console import eval_lines
+    from ragen.runs.disk import write_text
+    from ragen.runs.events import plain
+
+    text = json.dumps(plain(report.to_dict()), indent=1, ensure_ascii=False) + "\n"
+    if args.json == "-":
+        sys.stdout.write(text)
+        return
+    if args.quiet:
+        sys.stdout.write("\n".join(eval_lines(report.env, report)) + "\n")
+    if args.json:
+        write_text(Path(args.json), text)

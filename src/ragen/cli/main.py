@@ -1,0 +1,86 @@
+"""``ragen``: finds the subcommand, runs it, and turns RagenErrors into messages without a trace."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from ragen.cli.arguments import Parser, options_of, split_overrides
+from ragen.errors import RagenError
+from ragen.registry import nearest
+
+COMMANDS = {
+    "train": "train an agent (a preset or a YAML file)",
+    "eval": "evaluate a run or a model on fixed instances",
+    "warmup": "teach a model the reply format on demonstrations",
+    "play": "play an environment yourself",
+    "show": "print stored trajectories of a run",
+    "envs": "list environments, or the settings of one",
+    "presets": "list training presets",
+    "doctor": "check machine and model",
+}
+_MODULES = {name: f"ragen.cli.{'evaluate' if name == 'eval' else name}" for name in COMMANDS}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit status (2 for an error a user can mend)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    try:
+        return _dispatch(words)
+    except RagenError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except BrokenPipeError:
+        # the reader (head, less) has gone: not an error, and nothing may be written any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return 130
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        _overview().print_help()
+        return 0 if words else 2
+    if words[0] == "--version":
+        from ragen import __version__
+
+        sys.stdout.write(f"ragen {__version__}\n")
+        return 0
+    name = words[0]
+    if name not in COMMANDS:
+        _overview_error(name)
+    module = import_module(_MODULES[name])
+    parser = Parser(prog=f"ragen {name}", description=module.__doc__, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    module.configure(parser)
+    own = words[1:]
+    overrides: list[str] = []
+    if module.OVERRIDES is not None:
+        parser.epilog = module.OVERRIDES
+        own, overrides = split_overrides(own, options_of(parser))
+    args = parser.parse_args(own)
+    return int(module.run(args, overrides))
+
+
+def _overview() -> Parser:
+    lines = "\n".join(f"  {name:<9} {about}" for name, about in COMMANDS.items())
+    return Parser(
+        prog="ragen",
+        usage="ragen COMMAND …  (ragen COMMAND --help)",
+        description="Train and study language-model agents by multi-turn reinforcement learning (StarPO, StarPO-S).",
+        epilog=f"commands:\n{lines}\n\nfirst steps: ragen train bandit-starpo-s-grpo-small",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _overview_error(name: str) -> None:
+    _overview().error(f"unknown command '{name}': {nearest(name, list(COMMANDS))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

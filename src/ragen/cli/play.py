@@ -1,0 +1,123 @@
+"""Play an environment in the terminal: the same prompts, rules and penalties an agent gets. Type actions or `a || b`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ragen.episode import Completion, StopReason, Turn
+from ragen.errors import ConfigError, EnvironmentFault
+
+if TYPE_CHECKING:
+    from ragen.rollout.runner import EpisodeRunner
+
+OVERRIDES: str | None = "settings of the environment may follow as --env.key VALUE (`ragen envs NAME` lists them)"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("env", metavar="ENV", help="an environment preset (`ragen envs`)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed is another instance")
+    parser.add_argument("--no-thinking", action="store_true", help="the prompts without <think>")
+
+
+class Screen:
+    """Stands where a chat renderer stands: keeps the messages to print and makes no tokens."""
+
+    multi_turn = True
+    why_single = ""
+
+    def __init__(self) -> None:
+        self.message = ""
+
+    def open(self, message: str) -> tuple[int, ...]:
+        """The first message."""
+        self.message = message
+        return ()
+
+    def extend(self, completion: Completion, message: str) -> tuple[int, ...]:
+        """A later message."""
+        del completion
+        self.message = message
+        return ()
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Play one episode."""
+    from ragen.config import load_config
+    from ragen.config.load import parse_overrides
+    from ragen.envs import environment_factory
+    from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
+    from ragen.seeding import derive
+
+    foreign = [key for key, _ in parse_overrides(overrides) if not key.startswith("env.")]
+    if foreign:
+        raise ConfigError(f"--{foreign[0]} means nothing here: play takes --env.key VALUE, --seed and --no-thinking")
+    config = load_config({"env": {"name": args.env}}, overrides)
+    thinking = not args.no_thinking
+    env = environment_factory(config.env)()
+    spec = EpisodeSpec(
+        env=args.env,
+        group=0,
+        member=0,
+        instance_seed=derive(args.seed, "play", "instance"),
+        dynamics_seed=derive(args.seed, "play", "dynamics"),
+        sampling_seed=0,
+    )
+    screen = Screen()
+    rules = Rules(2**31, 2**40, thinking=thinking, format_penalty=config.rollout.format_penalty)
+    runner = EpisodeRunner(spec, env, screen, rules)  # type: ignore[arg-type]
+    best = env.best_success() if runner.end is None else None
+    say("(type the actions only: the tags around them are added for you; Ctrl-D leaves)\n")
+    while runner.end is None:
+        say(f"{screen.message}\n")
+        typed = _read()
+        if typed is None:
+            say("\nleft.")
+            return 0
+        text = wrapped(typed, thinking=thinking)
+        runner.apply(Completion((0,), (0.0,), (0.0,), text, StopReason.END))
+        if runner.turns:
+            say(_told(runner.turns[-1]))
+    _ending(runner, best)
+    return 0
+
+
+def wrapped(typed: str, *, thinking: bool) -> str:
+    """What was typed as a reply: bare actions get the tags around them, a full reply stays as it is."""
+    if "<answer>" in typed or "</think>" in typed:
+        return typed
+    return f"{'<think></think>' if thinking else ''}<answer>{typed}</answer>"
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _read() -> str | None:
+    sys.stdout.write("> ")
+    sys.stdout.flush()
+    line = sys.stdin.readline()
+    if not sys.stdin.isatty() and line:
+        sys.stdout.write(line if line.endswith("\n") else line + "\n")
+    return line.rstrip("\n") if line else None
+
+
+def _told(turn: Turn) -> str:
+    penalty = f" and {turn.penalty:g} for the format" if turn.penalty else ""
+    done = " || ".join(turn.actions) if turn.actions else "nothing"
+    return f"— did {done}: reward {turn.reward:g}{penalty}\n"
+
+
+def _ending(runner: "EpisodeRunner", best: float | None) -> None:
+    if runner.error:
+        raise EnvironmentFault(f"the environment failed: {runner.error}")
+    played = runner.trajectory(0)
+    last = played.turns[-1].info.get("next_observation", "")
+    if last:
+        say(f"{last}\n")
+    say(f"{'success' if played.success else 'no success'} · end: {played.end.value} · total {played.total_return:g}")
+    if best is not None:
+        say(f"best play succeeds with probability {best:.2f} from this start")

@@ -1,0 +1,45 @@
+"""Teach a model the reply format (or best play) on demonstrations made by the environment; kept in the cache."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ragen.cli.arguments import OVERRIDES as _ABOUT
+from ragen.errors import ConfigError
+
+OVERRIDES: str | None = _ABOUT
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("source", metavar="PRESET_OR_FILE", help="settings, e.g. bandit-starpo-s-grpo-small")
+    parser.add_argument("--out", metavar="DIR", help="also copy the warmed-up model here")
+    parser.add_argument("--quiet", action="store_true", help="print only where the model is")
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Warm up and say where the model is."""
+    from ragen.config import load_config
+
+    config = load_config(args.source, overrides)
+    if config.warmup.data == "none":
+        raise ConfigError("warmup.data is 'none': choose --warmup.data format (random valid play) or oracle (best play)")
+    out = Path(args.out) if args.out else None
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")
+    from ragen.cli.listening import listening
+    from ragen.loops.compose import build_world
+    from ragen.loops.session import held_out_contents
+    from ragen.loops.warmup import starting_model
+
+    with listening(quiet=args.quiet) as listener:
+        world = build_world(config.env)
+        others = [build_world({"name": name}) for name in config.eval.also]
+        path = starting_model(config, world, held_out_contents(config, (world, *others)), listener)
+    if out is not None:
+        shutil.copytree(path, out, dirs_exist_ok=True)
+        path = out
+    sys.stdout.write(f"model: {path}\nlook:  ragen eval {path} --env {world.name}\n")
+    return 0

@@ -1,0 +1,149 @@
+"""The command line: light start, clear errors, words in the right place."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ragen.cli import main as entry
+from ragen.cli.arguments import split_overrides
+from ragen.cli.main import COMMANDS, main
+
+LIGHT = [
+    ["--help"],
+    ["--version"],
+    ["train", "--help"],
+    ["eval", "--help"],
+    ["doctor", "--help"],
+    ["envs"],
+    ["envs", "sokoban"],
+    ["presets"],
+    ["presets", "bandit-starpo-s-grpo"],
+    ["play", "bandit"],
+    ["train", "bandit-starpo-grpo", "--clip_hihg", "1"],
+]
+
+
+@pytest.mark.parametrize("words", LIGHT, ids=" ".join)
+def test_help_lists_and_play_load_no_torch(words):
+    code = (
+        "import sys; from ragen.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'transformers', 'rich'} & set(sys.modules), sorted(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], input="Phoenix\n", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_page(command, capsys):
+    with pytest.raises(SystemExit) as leave:
+        main([command, "--help"])
+    assert leave.value.code == 0
+    assert f"usage: ragen {command}" in capsys.readouterr().out
+
+
+def test_the_overview_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert [name for name in COMMANDS if name not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian"], "did you mean 'train'"),
+        (["train"], "ragen presets"),
+        (["train", "bandit-starpo-sgrpo"], "did you mean 'bandit-starpo-s-grpo'"),
+        (["train", "bandit-starpo-grpo", "--loss.clip_hihg", "1"], "did you mean 'loss.clip_high'"),
+        (["train", "bandit-starpo-grpo", "--resume", "x"], "--resume RUN"),
+        (["train", "--resume", "no-such-run"], "not a run directory"),
+        (["show", "no-such-run"], "not a run directory"),
+        (["show"], "RUN"),
+        (["show", "x", "--step", "many"], "--step"),
+        (["show", "x", "--limit", "-1"], "--limit is -1"),
+        (["show", "x", "y"], "unrecognized arguments: y"),
+        (["envs", "bandt"], "did you mean 'bandit'"),
+        (["play", "bandt"], "did you mean 'bandit'"),
+        (["play", "bandit", "--env.low_rewrd", "1"], "did you mean 'low_reward'"),
+        (["play", "bandit", "--steps", "1"], "--steps means nothing here"),
+        (["presets", "bandit"], "did you mean"),
+        (["warmup", "bandit-starpo-grpo"], "--warmup.data format"),
+        (["eval", "x", "--episodes", "many"], "eval.episodes"),
+    ],
+)
+def test_a_mistake_ends_in_one_message_without_a_trace_and_status_2(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_at_all_shows_the_overview_and_fails(capsys):
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_ctrl_c_outside_a_loop_leaves_quietly(monkeypatch, capsys):
+    def interrupted(words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "_dispatch", interrupted)
+    assert main(["envs"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_is_not_an_error():
+    code = "import sys; from ragen.cli.main import main; sys.exit(main(['presets']))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    errors = process.stderr.read().decode()
+    process.stderr.close()
+    process.wait()
+    assert "Traceback" not in errors
+
+
+OPTIONS = {"--resume": True, "--quiet": False, "-h": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "overrides"),
+    [
+        (["p", "--steps", "3", "--quiet"], ["p", "--quiet"], ["--steps", "3"]),
+        (["--steps", "3", "p"], ["p"], ["--steps", "3"]),
+        (["--steps=3", "p", "--resume", "r"], ["p", "--resume", "r"], ["--steps=3"]),
+        (["--resume=r", "a.b=3"], ["--resume=r"], ["a.b=3"]),
+        (["p", "--rollout.format_penalty", "-0.5"], ["p"], ["--rollout.format_penalty", "-0.5"]),
+        (["p", "--a", "--b", "1"], ["p"], ["--a", "--b", "1"]),
+        (["dir/a.b=c"], ["dir/a.b=c"], []),
+        (["-h"], ["-h"], []),
+    ],
+)
+def test_words_are_parted_into_options_and_overrides(words, own, overrides):
+    assert split_overrides(words, OPTIONS) == (own, overrides)
+
+
+def test_presets_lists_all_and_prints_one_in_full(capsys):
+    assert main(["presets"]) == 0
+    assert "frozen_lake-starpo-s-ppo-small" in capsys.readouterr().out.split()
+    assert main(["presets", "bandit-starpo-s-grpo"]) == 0
+    assert "clip_high: 0.28" in capsys.readouterr().out
+
+
+def test_envs_tells_each_setting_with_value_and_meaning(capsys):
+    from ragen.envs import environments
+
+    assert main(["envs"]) == 0
+    listed = capsys.readouterr().out
+    for name in environments:
+        assert name in listed
+        assert main(["envs", name]) == 0
+        text = capsys.readouterr().out
+        for field in environments.get(name).cls.settings_class.model_fields:
+            assert f"  {field} = " in text

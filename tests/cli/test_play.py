@@ -1,0 +1,59 @@
+"""A person plays what an agent plays: same prompts, rules and penalties."""
+
+import io
+
+import pytest
+
+from ragen.cli.main import main
+from ragen.cli.play import wrapped
+from ragen.envs import environment_factory
+from ragen.rollout.runner import make_task
+from ragen.seeding import derive
+from ragen.text.parser import parse_reply
+from ragen.text.prompts import first_message
+
+
+def play(monkeypatch, capsys, typed, *words):
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert main(["play", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_prompt_is_exactly_what_an_agent_is_shown(monkeypatch, capsys):
+    env = environment_factory({"name": "frozen_lake"})()
+    seen = env.reset(instance_seed=derive(4, "play", "instance"), dynamics_seed=derive(4, "play", "dynamics"))
+    text = play(monkeypatch, capsys, "", "frozen_lake", "--seed", "4")
+    assert first_message(make_task(env, thinking=True), seen.text) in text
+    assert "left." in text
+
+
+def test_a_pull_of_the_safe_arm_pays_what_it_says(monkeypatch, capsys):
+    text = play(monkeypatch, capsys, "phoenix\n", "bandit")
+    assert "did Phoenix: reward 0.15" in text
+    assert "no success · end: terminated · total 0.15" in text
+
+
+def test_settings_of_the_environment_apply(monkeypatch, capsys):
+    assert "reward 0.5" in play(monkeypatch, capsys, "Phoenix\n", "bandit", "--env.low_reward", "0.5")
+
+
+def test_several_actions_penalties_and_the_end_of_input(monkeypatch, capsys):
+    text = play(monkeypatch, capsys, "jump\n\nUp || Up\n", "sokoban")
+    assert text.count("did nothing: reward 0 and -0.1 for the format") == 2
+    assert "did Up || Up: reward -0.2" in text
+    assert "'jump'" in text
+    assert text.rstrip().endswith("left.")
+
+
+def test_without_thinking_the_prompt_asks_for_none(monkeypatch, capsys):
+    text = play(monkeypatch, capsys, "Dragon\n", "bandit", "--no-thinking")
+    assert "<think>" not in text
+    assert "did Dragon" in text
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize("typed", ["Up", "Up || Left", " up. ", "a < b & c"])
+def test_bare_actions_are_a_well_formed_reply_and_full_replies_stay_as_typed(typed, thinking):
+    assert parse_reply(wrapped(typed, thinking=thinking), thinking=thinking).answer == typed.strip()
+    full = f"<think>x</think><answer>{typed}</answer>"
+    assert wrapped(full, thinking=thinking) == full

@@ -1,0 +1,82 @@
+"""`ragen show` on a run on disk, with a real tokenizer."""
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
+
+from ragen.cli.main import main
+from ragen.config import load_config
+from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
+from ragen.rollout.segments import segments
+from ragen.runs.directory import RunDirectory
+from ragen.runs.view import CLOSE, OPEN
+
+WORDS = [f"w{i}" for i in range(40)]
+
+
+def tokenizer():
+    backend = Tokenizer(WordLevel({**{w: i for i, w in enumerate(WORDS)}, "<eos>": 40}, unk_token="w0"))
+    backend.pre_tokenizer = Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>")
+
+
+def member(number, group):
+    turns = []
+    for k in range(2):
+        ids = tuple((group * 10 + number * 5 + k * 2 + i) % 40 for i in range(2))
+        completion = Completion((*ids, 40), (-0.1,) * 3, (0.2,) * 3, "text", StopReason.END)
+        turns.append(Turn((7, 8, 9), k > 0, completion, "o", ("Up",), k == 0, reward=1.0, penalty=-0.1 * k))
+    return Trajectory("bandit", 100 + group, number, tuple(turns), EndReason.TERMINATED, success=number == 0)
+
+
+@pytest.fixture
+def run(tmp_path):
+    config = load_config("bandit-starpo-s-grpo-tiny", ["--run.root", str(tmp_path), "--run.name", "one"])
+    made = RunDirectory.create(config)
+    made.checkpoints.save(2, lambda folder: tokenizer().save_pretrained(folder))
+    groups = [Group(g, (member(0, g), member(1, g))) for g in range(3)]
+    for step in (1, 2):
+        made.write_trajectories(step, groups, [], {(1, 0): (0.5, -0.5)})
+    return made
+
+
+def test_a28_the_marks_on_the_screen_are_the_mask(run, capsys):
+    assert main(["show", str(run.path), "--limit", "0"]) == 0
+    text = capsys.readouterr().out
+    shown = [piece.split(CLOSE)[0] for piece in text.split(OPEN)[2:]]  # the first mark is the legend
+    expected = []
+    for item in run.trajectories():
+        (row,) = segments(item.trajectory)
+        marked = [int(i) for i in row.token_ids[row.mask]]
+        expected += [tokenizer().decode(marked[i : i + 3]) for i in range(0, len(marked), 3)]
+    assert shown == expected
+    assert len(shown) == 3 * 2 * 2
+
+
+def test_one_member_of_one_group_of_one_step(run, capsys):
+    assert main(["show", str(run.path), "--step", "1", "--group", "1", "--member", "0"]) == 0
+    text = capsys.readouterr().out
+    assert "step 1 · 6 trajectories" in text
+    assert text.count("instance") == 1
+    assert "turn 1: reward 1 · advantage +0.500 · actions Up" in text
+    assert "turn 2: reward 1 · penalty -0.1 · advantage -0.500" in text
+    assert "<eos>" in text
+
+
+def test_without_a_choice_the_last_step_and_a_few(run, capsys):
+    assert main(["show", str(run.path), "--limit", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "step 2" in text
+    assert "4 more" in text
+    assert "not trained (filtered out)" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--step", "9"], "stored: 1, 2"), (["--group", "9"], "groups are [0, 1, 2]"), (["--member", "7"], "members 0 to 1")],
+)
+def test_what_is_not_there_says_what_is(run, capsys, words, said):
+    assert main(["show", str(run.path), *words]) == 2
+    assert said in capsys.readouterr().err
