@@ -10,6 +10,7 @@ from ragen.errors import ConfigError
 from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
 from ragen.seeding import derive, generator
 from ragen.text.chat import ChatRenderer
+from ragen.text.parser import THINK
 from ragen.text.prompts import reply_text
 
 Player = Callable[[Environment, np.random.Generator], Sequence[str]]
@@ -51,6 +52,8 @@ def demonstrate(
         left = min(env.settings.max_actions_per_turn, env.settings.max_actions - runner.actions_used)
         actions = list(player(env, rng))[:left]
         text = reply_text(env.thought(rng, actions), actions, thinking=rules.thinking)
+        if renderer.opens_thinking:
+            text = text.removeprefix(THINK)
         ids = renderer.reply_ids(text)
         zeros = (0.0,) * len(ids)
         runner.apply(Completion(ids, zeros, zeros, text, StopReason.END))

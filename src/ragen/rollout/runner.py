@@ -95,7 +95,7 @@ class EpisodeRunner:
         self._record(completion, executed, valid=choice.valid, steps=steps, info=info, invalid=len(choice.invalid))
         self._finish(steps)
         if self.end is None:
-            self._next(choice.invalid, valid_format=reply.answer is not None)
+            self._next(choice.invalid, valid_format=choice.valid)
 
     def trajectory(self, policy_version: int) -> Trajectory:
         """The record of the finished episode."""

@@ -21,6 +21,8 @@ def segments(trajectory: Trajectory) -> tuple[Segment, ...]:
             f"trajectory of '{trajectory.env}' (instance seed {trajectory.instance_seed}, member {trajectory.member}) has "
             f"{len(trajectory.turns)} turns but no sampled token: it cannot be trained on; leave it out and count it"
         )
+    if not trajectory.turns:
+        return ()
     rewards = _token_rewards(trajectory.turns)
     starts = [k for k, turn in enumerate(trajectory.turns) if k == 0 or not turn.extends]
     ends = [*starts[1:], len(trajectory.turns)]

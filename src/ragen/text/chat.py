@@ -17,7 +17,7 @@ from typing import Any
 from ragen.episode import Completion
 from ragen.errors import TemplateError
 from ragen.text.encoding import Encoder, Part
-from ragen.text.parser import TAGS
+from ragen.text.parser import TAGS, THINK
 from ragen.text.template import ChatTemplate, read_template
 
 PROBE = "zq Which way?\nLeft or Right: 3 + 4.5\n#_P_O"
@@ -37,6 +37,7 @@ class ChatRenderer:
         end_ids: the ids that end a reply when sampled: ``end_of_turn`` and the tokenizer's end of sequence.
         multi_turn: whether history provably only grows; else ``open`` still works, one turn a segment.
         why_single: the reason where ``multi_turn`` is False.
+        opens_thinking: whether a prompt ends with ``<think>`` (forced or the template's own), so replies begin behind it.
 
     Raises:
         TemplateError: the template is missing or cannot render one turn, text of messages could become control tokens,
@@ -54,6 +55,7 @@ class ChatRenderer:
         self._between = self._encoder.parse(template.between)
         given = forced.strip() != "" and template.to_reply.rstrip().endswith(forced.strip())
         self._forced = [] if given else self._encoder.parse(forced)
+        self.opens_thinking = (forced.rstrip() or template.to_reply.rstrip()).endswith(THINK)
         self._close = self._encoder.parse(template.close)
         self.why_single = template.why_single
         if not self.why_single and _leading_token(self._between) is None:
