@@ -80,11 +80,20 @@ def test_b32_ties_go_to_the_lower_index() -> None:
     assert kept([0.5, 0.7, 0.5, 0.5], "top_k", 2) == [0, 1]
     assert kept([0.5, 0.5, 0.5, 0.5], "top_fraction", 0.5) == [0, 1]
     assert kept([0.5, 0.5, 0.5, 0.5], "top_p", 0.75) == [0, 1, 2]
+    assert kept([0.5, 0.7] * 200, "top_k", 300) == sorted([*range(1, 400, 2), *range(0, 200, 2)])
 
 
 def test_min_p_is_a_share_of_the_highest() -> None:
     assert kept([1.0, 0.3, 0.29, 0.0], "min_p", 0.3) == [0, 1]
     assert kept([0.1, 0.03, 0.029], "min_p", 0.3) == [0, 1]
+    assert kept([3.0, 0.3], "min_p", 0.1) == [0, 1]  # 0.1 · 3 is 0.30000000000000004
+
+
+@pytest.mark.parametrize("groups", range(2, 41))
+@pytest.mark.parametrize("std", [0.1, 0.3, 0.7])
+def test_b32_top_p_counts_equal_groups_like_exact_arithmetic(groups: int, std: float) -> None:
+    for count in range(1, groups):
+        assert len(kept([std] * groups, "top_p", count / groups)) == count
 
 
 def test_soft_weights_are_shares_of_the_highest_and_all_groups_stay() -> None:

@@ -133,3 +133,12 @@ def test_explained_variance_by_hand() -> None:
     assert explained_variance(-targets, targets, mask).item() == pytest.approx(-3.0)  # residual 2y: 1 − 4
     assert explained_variance(targets, torch.ones(1, 4), mask).item() == 0.0
     assert explained_variance(targets, targets, torch.zeros(1, 4, dtype=torch.bool)).item() == 0.0
+
+
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_value_loss_passes_gradient_to_the_new_values_only(clip: float | None) -> None:
+    new, old, target = (torch.tensor([[x]], requires_grad=True) for x in (1.0, 0.0, 2.0))
+    value_loss(new, old, target, torch.ones(1, 1), clip=clip).backward()
+    assert new.grad is not None
+    assert old.grad is None
+    assert target.grad is None

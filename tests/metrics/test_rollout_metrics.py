@@ -123,6 +123,11 @@ def test_returns_do_not_depend_on_the_order_of_rewards() -> None:
     assert len(totals) == 1
 
 
+def test_an_empty_thought_counts_as_no_words_and_a_missing_one_not_at_all() -> None:
+    replies = ("<think></think><answer>Up</answer>", "<think>go up</think><answer>Up</answer>", "<answer>Up</answer>")
+    assert r.think_words([episode(*map(turn, replies))]) == 1.0
+
+
 def test_pass_at_k_equals_enumeration() -> None:
     for n in range(1, 7):
         for c in range(n + 1):
