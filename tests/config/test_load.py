@@ -228,3 +228,9 @@ def test_every_default_is_a_valid_value():
     for key, field in fields().items():
         assert field.description, key
     assert validated(Config, {}) == Config()
+
+
+def test_e_is_never_more_than_the_trajectories_of_a_batch():
+    config = loaded("--rollout.groups", "2", "--rollout.members", "3")
+    assert config.optim.trajectories == 6
+    assert loaded().optim.trajectories == 32

@@ -16,6 +16,8 @@ class LoraConfig(Settings):
 
 
 class ModelConfig(Settings):
+    """The policy and where it runs."""
+
     name: str = Field(
         "smollm2-135m", description="'smollm2-135m', 'tiny', or any Hugging Face causal LM (directory or name)"
     )
@@ -28,6 +30,8 @@ class ModelConfig(Settings):
 
 
 class RolloutConfig(Settings):
+    """How a batch of episodes is collected."""
+
     groups: int = Field(8, ge=1, description="P: initial states a step")
     members: int = Field(16, ge=1, description="G (paper: N): episodes a group")
     max_new_tokens: int = Field(256, ge=1, description="sampled tokens a turn at most")
@@ -48,6 +52,8 @@ class RolloutConfig(Settings):
 
 
 class FilterConfig(Settings):
+    """Which groups train (the uncertainty filter of StarPO-S)."""
+
     strategy: Literal["none", "top_fraction", "top_p", "top_k", "min_p", "soft"] = Field(
         "none", description="which groups train: see docs/settings.md"
     )
@@ -61,6 +67,8 @@ class FilterConfig(Settings):
 
 
 class AdvantageConfig(Settings):
+    """Credit assignment."""
+
     name: str = Field("grpo", description="advantage estimator: grpo, gae")
     gamma: float = Field(1.0, ge=0, le=1, description="γ")
     lam: float = Field(1.0, ge=0, le=1, description="λ of GAE")
@@ -71,6 +79,8 @@ class AdvantageConfig(Settings):
 
 
 class LossConfig(Settings):
+    """The objective of the update."""
+
     clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low")
     clip_high: float = Field(0.2, gt=0, description="ε_high")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
@@ -87,6 +97,8 @@ class LossConfig(Settings):
 
 
 class OptimConfig(Settings):
+    """Optimiser, mini-batches and critic."""
+
     learning_rate: float = Field(1e-6, gt=0, description="actor learning rate")
     critic_learning_rate: float = Field(1e-5, gt=0, description="critic learning rate")
     betas: tuple[float, float] = Field((0.9, 0.999), description="Adam β₁, β₂")
@@ -112,6 +124,8 @@ class WarmupConfig(Settings):
 
 
 class EvalConfig(Settings):
+    """Evaluation on fixed seeded instances."""
+
     every: int = Field(0, ge=0, description="evaluate each so many steps; 0 = only before and after, when episodes > 0")
     episodes: int = Field(256, ge=0, description="fixed instances; 0 = no evaluation")
     samples: int = Field(1, ge=1, description="k: episodes an instance (pass@k when k > 1)")
@@ -122,6 +136,8 @@ class EvalConfig(Settings):
 
 
 class RunConfig(Settings):
+    """The run directory and what is kept in it."""
+
     root: str = Field("runs", description="where run directories are made")
     name: str = Field("", description="name of the run directory; empty = preset, seed and time")
     checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
@@ -131,6 +147,8 @@ class RunConfig(Settings):
 
 
 class Config(Settings):
+    """All settings of a run."""
+
     seed: int = Field(0, ge=0, description="run seed: every draw derives from it")
     steps: int = Field(200, ge=0, description="training iterations")
     env: dict[str, Any] = Field(
@@ -156,7 +174,8 @@ class Config(Settings):
         if self.filter.strategy not in ("none", "soft") and self.rollout.members < 2:
             raise ValueError(
                 f"rollout.members is {self.rollout.members}, so every group has reward std 0 and filter.strategy "
-                f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy to 'none'"
+                f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy "
+                "to 'none'"
             )
         if self.loss.kl_in == "loss" and self.loss.kl_estimator == "k1" and self.loss.kl_coef > 0:
             raise ValueError(

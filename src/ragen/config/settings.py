@@ -23,7 +23,7 @@ S = TypeVar("S", bound=Settings)
 def validated(cls: type[S], values: Mapping[str, Any], prefix: str = "") -> S:
     """Build settings from plain values; a wrong one is a ConfigError that names key, value and what is allowed."""
     try:
-        return cls(**values)
+        return cls.model_validate(dict(values))  # unlike `cls(**values)`, lets a validator answer with a changed copy
     except ValidationError as error:
         lines = [_explain(cls, dict(problem), prefix) for problem in error.errors()]
         raise ConfigError("\n".join(lines)) from None

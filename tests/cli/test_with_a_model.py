@@ -1,0 +1,182 @@
+"""The commands that load a model, on a random one of a few thousand parameters."""
+
+import json
+
+import pytest
+
+from ragen.cli.main import main
+from ragen.errors import RagenError
+from ragen.runs.directory import RunDirectory
+
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+FORGETFUL = (
+    "{% for m in messages %}{% if m['role'] == 'user' or loop.last %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+    "'<|im_end|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+SMALL = [
+    "--warmup.data=none",
+    "--rollout.groups=2",
+    "--rollout.members=2",
+    "--rollout.max_new_tokens=4",
+    "--eval.episodes=3",
+    "--model.dtype=float32",
+]
+
+
+@pytest.fixture(scope="module")
+def make_model(make_tokenizer, tmp_path_factory):
+    torch = pytest.importorskip("torch")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    def make(template):
+        folder = tmp_path_factory.mktemp("model")
+        tokenizer = make_tokenizer(template, ["<|im_start|>", "<|im_end|>"], eos="<|im_end|>")
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+        )
+        LlamaForCausalLM(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def model(make_model):
+    return make_model(CHATML)
+
+
+def test_g10_doctor_proves_the_template_and_previews_the_mask(model, capsys):
+    from safetensors.torch import load_file
+
+    assert main(["doctor", str(model)]) == 0
+    text = capsys.readouterr().out
+    parameters = sum(t.numel() for t in load_file(model / "model.safetensors").values())
+    assert f"{parameters / 1e6:.1f}M parameters" in text
+    for part in ("device:", "float32", "GiB are free", "history stays a prefix", "masks go by position", "disk (runs)"):
+        assert part in text
+    preview = text[text.index("mask preview") :]
+    assert preview.count("⟦") == 2
+    assert "<answer>Up</answer><|im_end|>⟧" in preview
+    assert "⟦<|im_start|>" not in preview
+
+
+def test_a1_doctor_says_why_a_template_that_rewrites_history_is_one_segment_a_turn(make_model, capsys):
+    assert main(["doctor", str(make_model(FORGETFUL))]) == 0
+    text = capsys.readouterr().out
+    assert "rollout.context single" in text
+    assert text[text.index("mask preview") :].count("⟦") == 2
+
+
+def test_doctor_calls_a_model_without_template_bad(make_model, capsys):
+    assert main(["doctor", str(make_model(None))]) == 1
+    assert "BAD  chat template" in capsys.readouterr().out
+
+
+def test_doctor_names_a_device_that_is_not_there_and_a_model_that_is_not_one(tmp_path, capsys):
+    assert main(["doctor", "--model.device", "cuda:99"]) == 1
+    assert "BAD  device:" in capsys.readouterr().out
+    assert main(["doctor", str(tmp_path)]) == 1
+    assert "BAD  model:" in capsys.readouterr().out
+
+
+def test_d8_doctor_tells_too_little_memory_before_a_run_does(model, capsys, monkeypatch):
+    from ragen.models import memory
+
+    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
+    assert main(["doctor", str(model)]) == 1
+    assert "BAD  memory:" in capsys.readouterr().out
+
+
+def test_e8_train_show_resume_and_eval_on_one_run(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    preset = ["bandit-starpo-s-grpo-tiny", "--model", str(model), *SMALL, "--run.name", "one"]
+    assert main(["train", *preset, "--steps", "1", "--filter.strategy", "none"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "group std" in text
+    assert "ragen train --resume runs/one" in text
+    assert main(["train", "--resume", "one", "--steps", "2", "--quiet"]) == 0
+    capsys.readouterr()
+    run = RunDirectory.open("one")
+    assert [m["step"] for m in run.metrics()] == [1, 2]
+    assert main(["show", "one", "--step", "2", "--limit", "1"]) == 0
+    assert "<|im_start|>assistant" in capsys.readouterr().out
+    for target in ("one", str(run.checkpoints.latest())):
+        assert main(["eval", target, "--episodes", "5", "--temperature", "0", "--seed", "7", "--json", "-"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["episodes"], report["temperature"], report["seed"], report["env"]) == (5, 0.0, 7, "bandit")
+    assert main(["train", *preset]) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main(["train", "--resume", "one", "--optim.learning_rate", "1"]) == 2
+    assert "start a new run" in capsys.readouterr().err
+
+
+def test_eval_of_a_plain_model_on_another_environment(model, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    words = [
+        "eval",
+        str(model),
+        "--env",
+        "frozen_lake-det",
+        "--env.max_turns",
+        "1",
+        "--episodes",
+        "2",
+        "--json",
+        str(report),
+    ]
+    assert main([*words, "--rollout.max_new_tokens", "4", "--no-players"]) == 0
+    text = capsys.readouterr().out
+    assert "frozen_lake-det: success" in text
+    assert "best possible" in text
+    stored = json.loads(report.read_text())
+    assert stored["settings"]["max_turns"] == 1
+    assert stored["players"] == {}
+
+
+def test_warmup_makes_a_model_directory(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RAGEN_CACHE", str(tmp_path / "cache"))
+    words = [
+        "warmup",
+        "bandit-starpo-s-grpo-tiny",
+        "--model",
+        str(model),
+        "--warmup.demonstrations",
+        "8",
+        "--warmup.epochs",
+        "1",
+    ]
+    out = tmp_path / "out"
+    assert main([*words, "--out", str(out), "--model.dtype", "float32"]) == 0
+    assert (out / "config.json").is_file()
+    assert f"ragen eval {out} --env bandit" in capsys.readouterr().out
+    assert main([*words, "--out", str(out)]) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+def test_the_runs_name_is_the_presets_unless_it_is_given_one(model, tmp_path, monkeypatch):
+    from ragen.loops import train as loop
+
+    seen = []
+
+    def stop(config, **_):
+        seen.append(config.run.name)
+        raise RagenError("enough")
+
+    monkeypatch.setattr(loop, "train", stop)
+    assert main(["train", "bandit-starpo-s-grpo-tiny", "--seed", "3"]) == 2
+    assert main(["train", "bandit-starpo-s-grpo-tiny", "--run.name", "mine"]) == 2
+    assert seen[0].startswith("bandit-starpo-s-grpo-tiny-seed3-")
+    assert seen[1] == "mine"
