@@ -2,11 +2,13 @@
 
 import itertools
 import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
+from ragen.learn.stats import UpdateStats
 from ragen.metrics import METRICS
 from ragen.metrics import rollout as r
 
@@ -73,6 +75,12 @@ def test_every_logged_name_is_defined() -> None:
         "rollout/mixed_content_rejected"
     }
     assert all(definition and not definition.endswith(".") for definition in METRICS.values())
+
+
+def test_every_number_of_an_update_is_defined() -> None:
+    assert {f"update/{field.name}" for field in fields(UpdateStats)} | {"update/skipped"} == {
+        name for name in METRICS if name.startswith("update/")
+    }
 
 
 def test_a17_a_truncated_reply_is_counted_apart_from_an_invalid_one() -> None:

@@ -22,7 +22,10 @@ class LossTerms:
 
 
 class PolicyLoss(Protocol):
-    """A policy loss: all tensors (R, T); ``weights`` from ``token_weights``; nothing where the weight is 0 is looked at."""
+    """A policy loss: a pure function of tensors of one shape, (R, T) or the sampled tokens alone (N,).
+
+    ``weights`` come from ``token_weights``; nothing where the weight is 0 is looked at.
+    """
 
     def __call__(
         self,

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ragen.algos.losses.base import LossTerms, losses
+from ragen.algos.reduce import weighted_sum
 
 _MAX_LOG_RATIO = 20.0
 
@@ -20,9 +21,9 @@ def ppo_clip(
 ) -> LossTerms:
     """loss = −Σ w · min(ρ A, clip(ρ, 1 − clip_low, 1 + clip_high) A),  ρ = exp(logprobs − old_logprobs).
 
-    All tensors (R, T); ``weights`` come from ``token_weights``. Tokens of weight 0 are never looked at: what stands there
-    may be NaN and changes neither loss nor gradient. Deviation: log ρ is held in [−20, 20], so that an infinite ratio cannot
-    turn an advantage of 0 into NaN.
+    All tensors (R, T) or (N,); ``weights`` come from ``token_weights``. Tokens of weight 0 are never looked at: what stands
+    there may be NaN and changes neither loss nor gradient. Deviation: log ρ is held in [−20, 20], so that no infinite
+    ratio can turn an advantage of 0 into NaN.
     Source: PPO (arXiv 1707.06347, eq. 7); clip-higher from DAPO (arXiv 2503.14476, eq. 10).
     """
     used = weights != 0
@@ -33,4 +34,4 @@ def ppo_clip(
     with torch.no_grad():
         low = ((ratio < 1 - clip_low) & (advantage < 0)) * weights
         high = ((ratio > 1 + clip_high) & (advantage > 0)) * weights
-    return LossTerms(-(surrogate * weights).sum(), low.sum(), high.sum())
+    return LossTerms(-weighted_sum(surrogate, weights), low.sum(), high.sum())

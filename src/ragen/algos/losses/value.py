@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from ragen.algos.reduce import masked_mean
+from ragen.algos.reduce import masked_mean, weighted_sum
 
 
 def value_loss(values: Tensor, old_values: Tensor, targets: Tensor, weights: Tensor, *, clip: float | None = None) -> Tensor:
     """½ Σ w · max((V − y)², (V_clip − y)²),  V_clip = V_old + clip(V − V_old, −clip, clip)  (scalar).
 
-    All tensors (R, T): ``values`` V, ``old_values`` V_old (before the update), ``targets`` y, ``weights`` of the tokens.
+    All tensors (R, T) or (N,): ``values`` V, ``old_values`` V_old (before the update), ``targets`` y, ``weights``.
     ``clip`` None gives ½ Σ w · (V − y)². Tokens of weight 0 are never looked at.
     Source: the value clipping of OpenAI baselines' PPO2.
     """
@@ -19,7 +19,7 @@ def value_loss(values: Tensor, old_values: Tensor, targets: Tensor, weights: Ten
     error = (value - target).square()
     if clip is not None:
         error = torch.maximum(error, (old + (value - old).clamp(-clip, clip) - target).square())
-    return 0.5 * (error * weights).sum()
+    return 0.5 * weighted_sum(error, weights)
 
 
 def explained_variance(values: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
