@@ -1,0 +1,27 @@
+"""The learner: batches, the policy with its critic and adapters, the update, supervised warm-up, checkpoints."""
+
+from ragen.learn.batch import Batch, collate, collate_segments
+from ragen.learn.checkpoint import load_state, save_state
+from ragen.learn.lora import Lora
+from ragen.learn.optimizer import Optimizer
+from ragen.learn.policy import Policy
+from ragen.learn.reference import Reference
+from ragen.learn.stats import UpdateStats
+from ragen.learn.supervised import supervised_epoch
+from ragen.learn.update import LossSettings, update
+
+__all__ = [
+    "Batch",
+    "Lora",
+    "LossSettings",
+    "Optimizer",
+    "Policy",
+    "Reference",
+    "UpdateStats",
+    "collate",
+    "collate_segments",
+    "load_state",
+    "save_state",
+    "supervised_epoch",
+    "update",
+]

@@ -1,0 +1,151 @@
+"""Shared prefixes: rows that begin alike are computed as one row ``[prefix | rest of row 1 | rest of row 2 …]``.
+
+Positions count inside each original row, and a block mask lets a token see the prefix and its own row only, so every token
+gets the output it would get alone, while the prefix is computed once. `ragen.learn.network` proves that on the actual model
+before it is used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ragen.learn.batch import Batch
+
+PREFIX = 0
+PADDING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """What one forward pass computes: B packed rows of L tokens, and the N sampled tokens they predict.
+
+    ``ids``, ``positions`` (B, L) int64. ``blocks`` (B, L) int32: 0 = shared prefix, m ≥ 1 = the m-th row's own tokens, −1 =
+    padding; None where each row is a plain one (ordinary causal attention, padding on the right). ``predictors`` (N,)
+    int64: index into the flattened (B·L) outputs whose logits predict the sampled token; ``targets`` (N,) its id;
+    ``rows``, ``columns`` (N,) its place in the batch.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    blocks: Tensor | None
+    predictors: Tensor
+    targets: Tensor
+    rows: Tensor
+    columns: Tensor
+
+    @property
+    def tokens(self) -> int:
+        """Processed tokens, padding included."""
+        return self.ids.numel()
+
+    def attention_mask(self, device: torch.device) -> Tensor | None:
+        """(B, 1, L, L) bool, True = may attend; None where ordinary causal attention is meant."""
+        if self.blocks is None:
+            return None
+        blocks = self.blocks.to(device)
+        query, key = blocks[:, :, None], blocks[:, None, :]
+        order = torch.arange(blocks.shape[1], device=device)
+        return (((key == query) | (key == PREFIX)) & (order[None, None, :] <= order[None, :, None]))[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """Some rows with a common prefix; ``length`` is the packed row's."""
+
+    rows: tuple[int, ...]
+    prefix: int
+    length: int
+
+
+def plan(batch: Batch, rows: Sequence[int], *, budget: int, pack: bool, attention_scale: float) -> list[MicroBatch]:
+    """Split ``rows`` of the batch into micro-batches of at most ``budget`` processed tokens (one longer row stays whole).
+
+    Rows without a sampled token are left out. Rows are packed where that is cheaper; the cost of a row of L tokens is taken
+    as L·(1 + L / ``attention_scale``). Rows of similar length share a micro-batch. The result is deterministic.
+    """
+    ids, lengths = batch.ids.numpy(), batch.lengths.numpy()
+    wanted = [int(r) for r in rows if bool(batch.mask[r].any())]
+    if any(bool(batch.mask[r, 0]) for r in wanted):
+        raise ValueError("the first token of a row cannot be a sampled one: nothing precedes it that could predict it")
+    packs = (
+        _packs(ids, lengths, wanted, budget, attention_scale)
+        if pack
+        else [_Pack((r,), int(lengths[r]), int(lengths[r])) for r in wanted]
+    )
+    packs.sort(key=lambda p: (p.length, p.rows))
+    batches: list[list[_Pack]] = []
+    for item in packs:
+        if batches and item.length * (len(batches[-1]) + 1) <= budget:
+            batches[-1].append(item)
+        else:
+            batches.append([item])
+    return [_micro_batch(batch, chosen) for chosen in batches]
+
+
+def _packs(ids: NDArray[np.int64], lengths: NDArray[np.int64], rows: list[int], budget: int, scale: float) -> list[_Pack]:
+    """Greedy over the rows in lexicographic order, where rows with a long common prefix are neighbours."""
+
+    def cost(length: int) -> float:
+        return length * (1.0 + length / scale)
+
+    packs: list[_Pack] = []
+    for r in sorted(rows, key=lambda r: (ids[r, : lengths[r]].tolist(), r)):
+        alone = _Pack((r,), int(lengths[r]), int(lengths[r]))
+        if packs:
+            last = packs[-1]
+            prefix = min(last.prefix, _common(ids[last.rows[0]], ids[r], min(last.prefix, alone.length)))
+            members = (*last.rows, r)
+            joined = _Pack(members, prefix, prefix + sum(int(lengths[m]) - prefix for m in members))
+            if joined.length <= budget and cost(joined.length) < cost(last.length) + cost(alone.length):
+                packs[-1] = joined
+                continue
+        packs.append(alone)
+    return packs
+
+
+def _common(a: NDArray[np.int64], b: NDArray[np.int64], limit: int) -> int:
+    """Length of the common prefix of two id rows, at most ``limit``."""
+    different = np.flatnonzero(a[:limit] != b[:limit])
+    return int(different[0]) if different.size else limit
+
+
+def _micro_batch(batch: Batch, packs: list[_Pack]) -> MicroBatch:
+    """Lay out the packs; the only place where 'token t is predicted by the output at t − 1' is written (law 3)."""
+    width = max(p.length for p in packs)
+    pad = torch.zeros((), dtype=torch.int64)
+    ids = pad.expand(len(packs), width).clone()
+    positions = torch.arange(width).expand(len(packs), width).clone()
+    blocks = torch.full((len(packs), width), PADDING, dtype=torch.int32)
+    predictors, targets, rows, columns = [], [], [], []
+    for line, item in enumerate(packs):
+        offset = item.prefix
+        ids[line, :offset] = batch.ids[item.rows[0], :offset]
+        blocks[line, :offset] = PREFIX
+        for member, r in enumerate(item.rows, start=1):
+            length = int(batch.lengths[r])
+            end = offset + length - item.prefix
+            ids[line, offset:end] = batch.ids[r, item.prefix : length]
+            positions[line, offset:end] = batch.positions[r, item.prefix : length]
+            blocks[line, offset:end] = member
+            sampled = batch.mask[r, :length].nonzero().flatten()
+            before = sampled - 1
+            place = torch.where(before < item.prefix, before, before - item.prefix + offset)
+            predictors.append(line * width + place)
+            targets.append(batch.ids[r, sampled])
+            rows.append(torch.full_like(sampled, r))
+            columns.append(sampled)
+            offset = end
+    packed = any(len(p.rows) > 1 for p in packs)
+    return MicroBatch(
+        ids,
+        positions,
+        blocks if packed else None,
+        torch.cat(predictors),
+        torch.cat(targets),
+        torch.cat(rows),
+        torch.cat(columns),
+    )
