@@ -292,7 +292,7 @@ def test_e6_a_critic_from_any_causal_lm_starts_at_zero_and_learns_the_returns(
     assert found[-1].value_loss < 0.3 * found[0].value_loss
     assert found[-1].explained_variance is not None
     assert found[-1].explained_variance > 0.5
-    assert set(found[0].metrics()) - set(METRICS) == {"update/policy_loss", "update/non_finite"} - set(METRICS)
+    assert set(found[0].metrics()) <= set(METRICS)
 
 
 def test_what_is_missing_is_named(make_model: Any, make_groups: Any) -> None:

@@ -35,7 +35,7 @@ def inject(model: Any, lora: Lora) -> None:
         ConfigError: the targets name no layer of this model.
     """
     try:
-        from peft import LoraConfig, get_peft_model
+        from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
         raise ModelError(
             "LoRA (model.lora.rank > 0) needs peft: pip install 'ragen-rl[lora]', or set model.lora.rank to 0"
@@ -45,7 +45,7 @@ def inject(model: Any, lora: Lora) -> None:
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(lora.seed)
-            get_peft_model(model, config)
+            inject_adapter_in_model(config, model)
     except ValueError as error:
         raise ConfigError(f"model.lora.targets is '{lora.targets}': {error}") from error
 

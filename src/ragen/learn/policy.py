@@ -134,7 +134,8 @@ class Policy:
 
 def _value_head(network: Network) -> nn.Linear:
     """A linear map to one number, zero at first: V = 0 before the first update."""
-    head = nn.Linear(network.hidden_size, 1, device=network.device, dtype=torch.float32)
+    # skip_init: the usual initialisation would draw from the global generator (law 8)
+    head = nn.utils.skip_init(nn.Linear, network.hidden_size, 1, device=network.device, dtype=torch.float32)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     return head
