@@ -65,7 +65,7 @@ def test_packed_padded_and_single_rows_agree_with_the_models_own_logits_and_grad
     assert_same_gradients(gradients(policy, batch, 1), found[False])
 
 
-def test_a_group_of_bandit_size_is_computed_in_about_a_third_of_the_tokens(make_model: Any, make_groups: Any) -> None:
+def test_groups_with_long_prompts_are_computed_in_less_than_half_the_tokens(make_model: Any, make_groups: Any) -> None:
     network = Network(make_model(), dtype=torch.float32)
     batch = collate(make_groups(groups=3, members=8, turns=1), pad_id=0)
     rows = list(range(24))

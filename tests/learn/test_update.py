@@ -141,6 +141,7 @@ def test_b16_the_step_does_not_depend_on_how_rows_are_laid_out(
         got = one(moved, Credit(credit.advantages[order], credit.value_targets[order]), reference[order])
     for name, value in wanted.metrics().items():
         assert got.metrics()[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+    assert wanted.grad_norm is not None
     assert wanted.grad_norm > 0
 
 
@@ -238,8 +239,11 @@ def test_d3_a_non_finite_loss_changes_nothing_and_is_counted_the_third_in_a_row_
     assert (stats.optimizer_steps, stats.non_finite, stats.skipped, optimizer.steps) == (0, 1, 1, 0)
     assert all(torch.equal(value, before[name]) for name, value in weights(policy).items())
     assert not optimizer.adam.state
+    assert stats.loss is None
+    assert all(np.isfinite(value) for value in stats.metrics().values())
     stats = update(policy, optimizer, batch, broken, trajectories=1, **settings)
     assert (stats.optimizer_steps, stats.non_finite, stats.skipped) == (5, 1, 0)
+    assert stats.loss is not None
     assert np.isfinite(stats.loss)
     with pytest.raises(TrainingError, match=r"optimiser step 6: loss is not finite, 3 times in a row"):
         update(policy, optimizer, batch, broken, trajectories=100, online_k=3, **settings)

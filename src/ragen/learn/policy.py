@@ -46,7 +46,9 @@ class Policy:
             )
         if (critic == "separate") != (critic_model is not None):
             raise ConfigError(f"critic is '{critic}': a critic_model is given if and only if critic is 'separate'")
-        model.requires_grad_(True)
+        for module in (model, critic_model):
+            if module is not None:
+                module.requires_grad_(True)
         if lora is not None:
             inject(model, lora)
         self.pad_id, self.kind, self.lora = pad_id, critic, lora

@@ -223,14 +223,13 @@ def _stats(
     means = {name: float(np.mean(values)) for name, values in sums.items()}
     mismatch = (tables.old_logprobs - batch.behaviour_logprobs)[batch.mask].abs()
     explained = None if tables.targets is None else float(explained_variance(tables.old_values, tables.targets, batch.mask))
-    nothing = float("nan")
     return UpdateStats(
-        loss=means.get("loss", nothing),
-        policy_loss=means.get("policy_loss", nothing),
-        clip_low=means.get("clip_low", nothing),
-        clip_high=means.get("clip_high", nothing),
-        entropy=means.get("entropy", nothing),
-        grad_norm=means.get("grad_norm", nothing),
+        loss=means.get("loss"),
+        policy_loss=means.get("policy_loss"),
+        clip_low=means.get("clip_low"),
+        clip_high=means.get("clip_high"),
+        entropy=means.get("entropy"),
+        grad_norm=means.get("grad_norm"),
         mismatch_mean=float(mismatch.mean()),
         mismatch_max=float(mismatch.max()),
         learning_rate=optimizer.learning_rate,
