@@ -1,0 +1,1 @@
+"""Models: names to directories, loading, device and compute type, attention for decoding."""

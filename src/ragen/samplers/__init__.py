@@ -1,0 +1,1 @@
+"""Samplers: token ids in, sampled ids with their log-probabilities out."""

@@ -1,0 +1,111 @@
+"""Loading tokenizers and causal LMs the way training needs them."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from ragen.errors import ModelError
+from ragen.models.malloc import keep_freed_memory
+
+UNLOADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
+
+
+def load_tokenizer(path: Path, *, trust_remote_code: bool = False) -> Any:
+    """The fast tokenizer in a directory.
+
+    Without a pad token the end-of-sequence token pads: masks go by position, so nothing is confused, and no embedding is
+    added. Raises ModelError if there is no tokenizer, no fast one, or neither a pad nor an end-of-sequence token.
+    """
+    with quiet_transformers():
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)
+        except UNLOADABLE as error:
+            raise ModelError(f"{path} has no tokenizer that can be loaded: {_reason(error)}") from None
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"the tokenizer in {path} is not a fast one (tokenizer.json); save it as one or choose another model"
+        )
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token_id is None:
+            raise ModelError(
+                f"the tokenizer in {path} has neither a pad nor an end-of-sequence token: set one of them in it"
+            )
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(path: Path, *, device: torch.device, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The causal LM in a directory, in float32 and evaluation mode, with every dropout at 0.
+
+    Dropout is off for good: the sampler, π_old and the loss must see one and the same policy.
+    Raises ModelError for a directory without configuration, with another kind of model, or with missing weights.
+    """
+    if not (path / "config.json").is_file():
+        raise ModelError(f"{path} has no config.json: it is not a Hugging Face model directory")
+    keep_freed_memory()
+    with quiet_transformers():
+        try:
+            config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                path,
+                config=config,
+                dtype=torch.float32,
+                trust_remote_code=trust_remote_code,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+        except (*UNLOADABLE, RuntimeError, SafetensorError) as error:
+            raise ModelError(f"{path} does not load as a causal language model: {_reason(error)}") from None
+    if info["missing_keys"]:
+        missing = sorted(info["missing_keys"])
+        raise ModelError(
+            f"{path} lacks {len(missing)} weights of a {type(model).__name__} (such as '{missing[0]}'): it is not a causal "
+            "language model, or the checkpoint is incomplete"
+        )
+    remove_dropout(model)
+    loaded: PreTrainedModel = model.to(device).eval()
+    return loaded
+
+
+def remove_dropout(model: torch.nn.Module) -> None:
+    """Set every dropout probability of a model (modules, functional ones kept as numbers, configuration) to 0."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name, value in list(vars(module).items()):
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+    config = getattr(model, "config", None)
+    for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", {}))):
+        for name, value in list(vars(part).items()) if part is not None else []:
+            if (name.endswith(("dropout", "pdrop")) or name.startswith("dropout")) and isinstance(value, float):
+                setattr(part, name, 0.0)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bars, log lines or warnings from transformers inside the block (errors still raise)."""
+    verbosity = transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _reason(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

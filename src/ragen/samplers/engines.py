@@ -1,0 +1,229 @@
+"""How a causal LM is run while it decodes: with rows kept alive across turns, or plainly for models that cannot."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ragen.models.attention import use_attention
+from ragen.samplers.base import Request
+from ragen.samplers.rows import GROW, KeyValueRows
+
+BLOCK_TOKENS = 2048  # processed tokens a prefill pass at most
+CHECK_LENGTHS = (7, 3, 12)
+
+
+def cache_argument(model: torch.nn.Module) -> str | None:
+    """The name under which the model's forward takes a key-value cache (transformers renamed it), or None."""
+    names = inspect.signature(model.forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in names), None)
+
+
+class RowEngine:
+    """Decodes with ``KeyValueRows``: a slot pays only for ids it does not hold yet, equal new contexts are run once."""
+
+    def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
+        self.model = model
+        self.dtype = dtype
+        argument, base = cache_argument(model), model.base_model
+        self._cache_argument = argument or "cache"
+        # prefill needs keys and values but no logits: run the model without its head
+        self._backbone = base if base is not model and cache_argument(base) == argument else model
+        self.release()
+
+    def release(self) -> None:
+        """Forget all slots and free their memory."""
+        self._rows = KeyValueRows(self.dtype, self.model.device)
+        self._slots: list[int] = []  # the slot of each row
+        self._held: dict[int, tuple[int, ...]] = {}
+
+    def batches(self, requests: Sequence[Request]) -> list[list[int]]:
+        """Which requests decode side by side: all of them."""
+        return [list(range(len(requests)))]
+
+    def begin(self, requests: Sequence[Request]) -> list[int]:
+        """Bring the first n rows to all but the last id of their contexts; returns the index of each row's request."""
+        order = self._place([request.slot for request in requests])
+        contexts = [requests[i].context for i in order]
+        kept = []
+        for slot, context in zip(self._slots, contexts, strict=False):
+            kept.append(min(_common_prefix(self._held.pop(slot, ()), context), len(context) - 1))
+        budget = max(request.max_new_tokens for request in requests)
+        self._rows.reserve(len(self._slots), max(map(len, contexts)) + min(budget, GROW))
+        self._rows.lengths[: len(kept)] = torch.tensor(kept, device=self.model.device)
+        leaders: dict[tuple[int, ...], int] = {}
+        followers: dict[int, list[tuple[int, int]]] = {}
+        todo = []
+        for row, context in enumerate(contexts):
+            if kept[row] == len(context) - 1:
+                continue
+            leader = leaders.setdefault(context, row)
+            if leader == row:
+                todo.append((row, context[kept[row] : -1]))
+            else:
+                followers.setdefault(len(context) - 1, []).append((leader, row))
+        self._prefill(todo)
+        for length, pairs in followers.items():
+            self._rows.copy([leader for leader, _ in pairs], [row for _, row in pairs], length)
+        return order
+
+    def step(self, tokens: Tensor, advance: Tensor) -> Tensor:
+        """Feed one id a row (n,); rows with ``advance`` False stay as they are. Returns logits (n, V)."""
+        n = tokens.shape[0]
+        positions = self._rows.open_step(n)
+        if self._rows.span > self._rows.columns:
+            self._rows.reserve(self._rows.rows, self._rows.span)
+        logits = self._forward(self.model, tokens[:, None], positions, logits_to_keep=1).logits[:, -1]
+        self._rows.lengths[:n] += advance
+        return logits
+
+    def keep(self, alive: Sequence[bool]) -> list[int]:
+        """Bring the rows that go on to the front; returns which old row each of the first n rows now is."""
+        order = list(range(len(alive)))
+        count = sum(alive)
+        gaps = [row for row in range(count) if not alive[row]]
+        movers = [row for row in range(count, len(alive)) if alive[row]]
+        self._swap(gaps, movers)
+        for gap, mover in zip(gaps, movers, strict=True):
+            order[gap], order[mover] = mover, gap
+        return order
+
+    def finish(self, requests: Sequence[Request], sampled: Sequence[tuple[int, ...]]) -> None:
+        """Remember what each slot holds: its context and every sampled id but the last, which was never fed."""
+        for request, ids in zip(requests, sampled, strict=True):
+            self._held[request.slot] = request.context + ids[:-1]
+
+    def _forward(self, module: torch.nn.Module, ids: Tensor, positions: Tensor, **extra: Any) -> Any:
+        seen = torch.ones(ids.shape[0], self._rows.span, dtype=torch.int64, device=ids.device)
+        with use_attention(self.model):
+            cache = {self._cache_argument: self._rows}
+            return module(input_ids=ids, attention_mask=seen, position_ids=positions, use_cache=True, **cache, **extra)
+
+    def _prefill(self, todo: list[tuple[int, tuple[int, ...]]]) -> None:
+        todo.sort(key=lambda item: (int(self._rows.lengths[item[0]]) > 0, len(item[1])))
+        while todo:
+            count = 1
+            while count < len(todo) and (count + 1) * len(todo[count][1]) <= BLOCK_TOKENS:
+                count += 1
+            block, todo = todo[:count], todo[count:]
+            rows = [row for row, _ in block]
+            width = max(len(ids) for _, ids in block)
+            # ids that fill a short row up are written behind its end and overwritten by what comes next
+            ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for _, new in block], device=self.model.device)
+            positions = self._rows.open_block(rows, width)
+            if self._rows.span > self._rows.columns:
+                self._rows.reserve(self._rows.rows, self._rows.span)
+            self._forward(
+                self._backbone, ids, positions, **({} if self._backbone is not self.model else {"logits_to_keep": 1})
+            )
+            self._rows.lengths[rows] += torch.tensor([len(new) for _, new in block], device=self.model.device)
+
+    def _place(self, slots: Sequence[int]) -> list[int]:
+        """Bring these slots to the first rows, moving as few as possible; returns the index of each row's slot."""
+        index = {slot: i for i, slot in enumerate(slots)}
+        known = set(self._slots)
+        self._slots += [slot for slot in slots if slot not in known]
+        self._rows.reserve(len(self._slots), self._rows.columns)
+        gaps = [row for row in range(len(slots)) if self._slots[row] not in index]
+        movers = [row for row in range(len(slots), len(self._slots)) if self._slots[row] in index]
+        self._swap(gaps, movers)
+        return [index[slot] for slot in self._slots[: len(slots)]]
+
+    def _swap(self, first: list[int], second: list[int]) -> None:
+        self._rows.swap(first, second)
+        for a, b in zip(first, second, strict=True):
+            self._slots[a], self._slots[b] = self._slots[b], self._slots[a]
+
+
+class PlainEngine:
+    """Decodes any causal LM: contexts of equal length side by side, without padding, nothing kept between turns.
+
+    For models whose attention does not go through transformers' interface (or that are recurrent). Slower, and always the
+    model's own computation.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self._cache_argument = cache_argument(model)
+        self.release()
+
+    def release(self) -> None:
+        """Free the model's own cache."""
+        self._cache: Any = None
+        self._ids: Tensor | None = None
+
+    def batches(self, requests: Sequence[Request]) -> list[list[int]]:
+        """Which requests decode side by side: those with contexts of one length."""
+        lengths = sorted({len(request.context) for request in requests})
+        return [[i for i, r in enumerate(requests) if len(r.context) == length] for length in lengths]
+
+    def begin(self, requests: Sequence[Request]) -> list[int]:
+        """Start these contexts afresh, one a row in the order given."""
+        self.release()
+        self._ids = torch.tensor([request.context[:-1] for request in requests], dtype=torch.int64, device=self.model.device)
+        return list(range(len(requests)))
+
+    def step(self, tokens: Tensor, advance: Tensor) -> Tensor:
+        """Feed one id a row (n,); returns logits (n, V)."""
+        ids = tokens[:, None] if self._ids is None else torch.cat([self._ids, tokens[:, None]], dim=1)
+        if self._cache_argument is None:
+            self._ids = ids
+            return self.model(input_ids=ids).logits[:, -1]
+        self._ids = None
+        out = self.model(input_ids=ids, use_cache=True, **{self._cache_argument: self._cache})
+        self._cache = out[self._cache_argument]
+        return out.logits[:, -1]
+
+    def keep(self, alive: Sequence[bool]) -> list[int]:
+        """Nothing moves: a model's own cache may not be divisible by rows."""
+        return list(range(len(alive)))
+
+    def finish(self, requests: Sequence[Request], sampled: Sequence[tuple[int, ...]]) -> None:
+        """Nothing is kept."""
+        self.release()
+
+
+def choose_engine(model: PreTrainedModel, dtype: torch.dtype) -> "RowEngine | PlainEngine":
+    """The row engine if its logits equal the plain model's on this very model, else the plain one."""
+    return RowEngine(model, dtype) if rows_agree(model) else PlainEngine(model)
+
+
+@torch.no_grad()
+def rows_agree(model: PreTrainedModel, tolerance: float = 1e-4) -> bool:
+    """Whether prefill, decoding and a second turn in rows give the logits of plain forward passes (float32).
+
+    The tolerance is relative to the largest logit (at least 1).
+    """
+    if cache_argument(model) is None:
+        return False
+    rng = np.random.default_rng(0)
+    size = int(model.get_input_embeddings().weight.shape[0])
+    texts = [tuple(rng.integers(size, size=n + 5).tolist()) for n in CHECK_LENGTHS]
+    engine = RowEngine(model, torch.float32)
+    try:
+        for cut, turns in ((0, (0, 1)), (4, (4, 5))):
+            engine.begin([Request(i, t[: n + cut], 0, 8) for i, (t, n) in enumerate(zip(texts, CHECK_LENGTHS, strict=True))])
+            for more in turns:
+                ends = [n + more for n in CHECK_LENGTHS]
+                tokens = torch.tensor([t[end - 1] for t, end in zip(texts, ends, strict=True)], device=model.device)
+                got = engine.step(tokens, torch.ones_like(tokens, dtype=torch.bool))
+                for row, (text, end) in enumerate(zip(texts, ends, strict=True)):
+                    want = model(input_ids=torch.tensor([text[:end]], device=model.device)).logits[0, -1]
+                    if (got[row] - want).abs().max() > tolerance * max(1.0, float(want.abs().max())):
+                        return False
+            held = [t[: n + turns[-1] + 1] for t, n in zip(texts, CHECK_LENGTHS, strict=True)]
+            engine.finish([Request(i, (), 0, 8) for i in range(len(texts))], held)
+    except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError, IndexError):
+        return False  # an architecture that wants something else of its cache or mask
+    return True
+
+
+def _common_prefix(held: tuple[int, ...], context: tuple[int, ...]) -> int:
+    """How many leading ids agree."""
+    if context[: len(held)] == held:
+        return len(held)
+    return next((i for i, (a, b) in enumerate(zip(held, context, strict=False)) if a != b), min(len(held), len(context)))
