@@ -60,7 +60,7 @@ class Session:
         rewards = batch.rewards
         if reference is not None and config.loss.kl_in == "reward":
             own = self.policy.logprobs(batch, budget)
-            rewards = rewards - config.loss.kl_coef * kl_estimate(own, reference, config.loss.kl_estimator) * batch.mask
+            rewards = rewards - config.loss.kl_coef * kl_estimate(own, reference, config.loss.kl_estimator, batch.mask)
         settings = {key: value for key, value in config.advantage.model_dump().items() if key in self.estimator.settings}
         return self.estimator(
             rewards,

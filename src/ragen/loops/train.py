@@ -107,7 +107,7 @@ def _periodic(session: Session, done: int, flat_in_row: int, listener: Listener)
 
 
 def train_step(s: Session, step: int, interrupt: Interrupt) -> tuple[dict[str, float], bool]:
-    """One iteration; returns its metrics and whether every group was flat (then nothing was updated)."""
+    """One iteration; returns its metrics and whether no group was kept (all flat: nothing was updated)."""
     started = time.perf_counter()
     with interrupt.abandonable():
         collection = collect_step(s, step)
@@ -126,7 +126,7 @@ def train_step(s: Session, step: int, interrupt: Interrupt) -> tuple[dict[str, f
     every = s.config.run.trajectories_every
     if every and step % every == 0:
         s.run.write_trajectories(step + 1, collection.groups, collection.errors, turn_advantages)
-    return metrics, bool(selection.flat.all())
+    return metrics, not kept
 
 
 def collect_step(s: Session, step: int) -> Collection:

@@ -1,0 +1,117 @@
+"""k steps + resume to N equals N steps straight through, bit for bit (cases E1–E5, M6); a kill loses only unsaved steps."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+import ragen
+from ragen.errors import CheckpointError
+from ragen.runs.directory import RunDirectory
+
+SMALL = {
+    "model.name": "tiny",
+    "model.dtype": "float32",
+    "env.max_turns": 2,
+    "warmup.data": "none",
+    "rollout.groups": 3,
+    "rollout.members": 4,
+    "rollout.max_new_tokens": 12,
+    "optim.trajectories": 5,
+    "optim.online_k": 2,
+    "optim.learning_rate": 1e-3,
+    "eval.episodes": 0,
+    "steps": 4,
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "grpo": {},
+    "ppo-head-kl": {"advantage.name": "gae", "loss.kl_coef": 0.01, "loss.value_clip": 0.2},
+    "ppo-separate-critic": {"advantage.name": "gae", "optim.critic": "separate"},
+    "lora-kl": {"model.lora.rank": 4, "loss.kl_coef": 0.01},
+    "kl-in-reward": {"advantage.name": "gae", "loss.kl_coef": 0.1, "loss.kl_in": "reward", "loss.kl_estimator": "k1"},
+    "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
+}
+
+
+def settings(root: Path, name: str, **more: Any) -> dict[str, Any]:
+    return SMALL | {"run.root": str(root), "run.name": name} | more
+
+
+def recorded(run: Path) -> list[Mapping[str, Any]]:
+    """Everything logged that is not a clock or a memory figure."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if not k.startswith(("time/", "memory/"))} for row in rows]
+
+
+def states(run: Path) -> dict[str, Any]:
+    last = RunDirectory.open(run).checkpoints.latest()
+    return {f"{file.name}:{k}": v for file in sorted(last.glob("*.safetensors")) for k, v in load_file(file).items()}
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    assert recorded(a) == recorded(b)
+    left, right = states(a), states(b)
+    assert left.keys() == right.keys()
+    assert all(left[key].equal(right[key]) for key in left)
+    for file in sorted((a / "trajectories").iterdir()):
+        assert file.read_text() == (b / "trajectories" / file.name).read_text()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> None:
+    source = {"preset": "frozen_lake-starpo-grpo"}
+    more = VARIANTS[variant]
+    straight = ragen.train(source, settings(tmp_path, "straight", **more))
+    first = ragen.train(source, settings(tmp_path, "stopped", **more) | {"steps": 2})
+    assert (straight.steps, first.steps) == (4, 2)
+    resumed = ragen.train(source, settings(tmp_path, "stopped", **more), resume=first.run)
+    assert (resumed.steps, len(resumed.history)) == (4, 2)  # E2, E4: the later steps only
+    assert len(recorded(straight.run)) == 4
+    assert_same_run(straight.run, resumed.run)
+
+
+def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
+    first = ragen.train({"preset": "frozen_lake-starpo-grpo"}, settings(tmp_path, "one") | {"steps": 1})
+    with pytest.raises(CheckpointError, match="optim"):
+        ragen.train(
+            {"preset": "frozen_lake-starpo-grpo"},
+            settings(tmp_path, "one", **{"optim.learning_rate": 0.5}),
+            resume=first.run,
+        )
+
+
+SCRIPT = """
+import sys, json, ragen
+ragen.train({"preset": "frozen_lake-starpo-grpo"}, json.loads(sys.argv[1]), resume=sys.argv[2] or None)
+"""
+
+
+def test_a_kill_at_any_moment_loses_only_the_steps_since_the_last_checkpoint(tmp_path: Path) -> None:
+    wanted = settings(tmp_path, "killed", **{"run.checkpoint_every": 1, "run.keep": 3, "steps": 6})
+    straight = ragen.train({"preset": "frozen_lake-starpo-grpo"}, wanted | {"run.name": "straight"})
+    run = tmp_path / "killed"
+    for attempt in range(4):
+        resume = str(run) if (run / "checkpoints" / "latest").exists() else ""
+        if not resume and run.exists():
+            subprocess.run(["rm", "-rf", str(run)], check=True)
+        worker = subprocess.Popen([sys.executable, "-c", SCRIPT, json.dumps(wanted), resume], env=os.environ.copy())
+        deadline = time.monotonic() + 120
+        goal = 1 + attempt
+        while (
+            worker.poll() is None and time.monotonic() < deadline and not (run / "checkpoints" / f"step-{goal:06d}").exists()
+        ):
+            time.sleep(0.005)
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        assert RunDirectory.open(run).checkpoints.latest().name >= f"step-{goal:06d}"
+    resumed = ragen.train({"preset": "frozen_lake-starpo-grpo"}, wanted, resume=run)
+    assert resumed.steps == 6
+    assert_same_run(straight.run, run)
