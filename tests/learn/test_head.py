@@ -20,7 +20,7 @@ def test_values_and_gradients_equal_the_dense_ones_for_any_chunking(
     rows: int, with_bias: bool, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(head, "CHUNK_ELEMENTS", rows * 17)
-    monkeypatch.setattr(head, "GRADIENT_ELEMENTS", 2 * rows * 17)
+    monkeypatch.setattr(head, "BLOCK_ELEMENTS", 2 * rows * 17)
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((11, 5), (17, 5), (17,))]
     targets = torch.randint(17, (11,), generator=generator)

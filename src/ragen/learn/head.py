@@ -1,16 +1,17 @@
 """Log-probability and entropy of chosen tokens from hidden states; no (tokens, V) tensor is kept for the backward pass."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-CHUNK_ELEMENTS = 1 << 21  # float32 logits of one chunk: small enough for the cache
-GRADIENT_ELEMENTS = 1 << 25  # logit gradients gathered before one product with the hidden states
+CHUNK_ELEMENTS = 1 << 21  # float32 logits worked on at a time: small enough for the cache
+BLOCK_ELEMENTS = 1 << 25  # logits of one matrix product: large enough to be worth reading the weight for
 
 
 class _TokenLogprobs(torch.autograd.Function):
-    """Forward keeps one log-normaliser and one entropy a token; backward computes the logits again, chunk by chunk.
+    """Forward keeps one log-normaliser and one entropy a token; backward computes the logits again, block by block.
 
     With z = (hidden · weightᵀ + bias) / T and p = softmax(z):
         logp = z_target − logsumexp(z),   H = −Σ_v p_v log p_v
@@ -28,23 +29,21 @@ class _TokenLogprobs(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         compute = _Logits(hidden, weight, bias, temperature, dtype)
-        count = hidden.shape[0]
-        logprobs = torch.empty(count, dtype=torch.float32, device=hidden.device)
+        logprobs = torch.empty(hidden.shape[0], dtype=torch.float32, device=hidden.device)
         entropies, normalisers = torch.empty_like(logprobs), torch.empty_like(logprobs)
         scratch = torch.empty(0, dtype=torch.float32, device=hidden.device)
-        for start in range(0, count, compute.rows):
-            part = slice(start, min(start + compute.rows, count))
-            logits = compute(part)
-            top = logits.amax(-1)
-            logits -= top[:, None]
-            scratch.resize_(logits.shape)
-            torch.exp(logits, out=scratch)
-            total = scratch.sum(-1)
-            log_total = total.log()
-            normalisers[part] = top + log_total
-            logprobs[part] = logits.gather(1, targets[part, None])[:, 0] - log_total
-            # exp underflows to 0 where a logit is −inf; 0 · −inf counts as 0
-            entropies[part] = log_total - torch.linalg.vecdot(scratch, logits.clamp_(min=-1e30)) / total
+        for block, product in compute.blocks():
+            for part, _, logits in compute.chunks(block, product):
+                top = logits.amax(-1)
+                logits.sub_(top[:, None])
+                scratch.resize_(logits.shape)
+                torch.exp(logits, out=scratch)
+                total = scratch.sum(-1)
+                log_total = total.log()
+                normalisers[part] = top + log_total
+                logprobs[part] = logits.gather(1, targets[part, None])[:, 0] - log_total
+                # exp underflows to 0 where a logit is −inf; 0 · −inf counts as 0
+                entropies[part] = log_total - torch.linalg.vecdot(scratch, logits.clamp_(min=-1e30)) / total
         ctx.save_for_backward(hidden, weight, bias, targets, normalisers, entropies)
         ctx.temperature, ctx.dtype = temperature, dtype
         ctx.set_materialize_grads(False)
@@ -59,49 +58,52 @@ class _TokenLogprobs(torch.autograd.Function):
         grad_hidden = torch.empty_like(compute.hidden)
         grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
-        step = max(compute.rows, GRADIENT_ELEMENTS // weight.shape[0])
-        for first in range(0, hidden.shape[0], step):
-            block = slice(first, min(first + step, hidden.shape[0]))
-            grads = compute.hidden.new_empty(block.stop - first, weight.shape[0])
-            for start in range(first, block.stop, compute.rows):
-                part = slice(start, min(start + compute.rows, block.stop))
-                grad = _logit_gradient(
-                    compute(part),
-                    targets[part],
-                    normalisers[part],
-                    entropies[part],
-                    grad_logprobs[part],
-                    grad_entropies,
-                    part,
-                )
-                grads[part.start - first : part.stop - first] = grad.mul_(1.0 / ctx.temperature)
-            torch.mm(grads, compute.weight, out=grad_hidden[block])
+        for block, product in compute.blocks():
+            for part, rows, logits in compute.chunks(block, product):
+                up = None if grad_entropies is None else grad_entropies[part]
+                grad = _logit_gradient(logits, targets[part], normalisers[part], entropies[part], grad_logprobs[part], up)
+                rows.copy_(grad.mul_(1.0 / ctx.temperature))
+            torch.mm(product, compute.weight, out=grad_hidden[block])
             if grad_weight is not None:
-                grad_weight += grads.T @ compute.hidden[block]
+                grad_weight += product.T @ compute.hidden[block]
             if grad_bias is not None:
-                grad_bias += grads.sum(0, dtype=torch.float32)
+                grad_bias += product.sum(0, dtype=torch.float32)
         return grad_hidden.to(hidden.dtype), grad_weight, grad_bias, None, None, None
 
 
 class _Logits:
-    """Float32 logits at temperature T of a slice of tokens; the product itself runs in ``dtype``. Reuses its buffers."""
+    """Logits at temperature T: one product in ``dtype`` a block of tokens, then float32 by chunks; reuses its buffers."""
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float, dtype: torch.dtype) -> None:
         self.hidden, self.weight = hidden.to(dtype), weight.to(dtype)
-        self.bias, self.scale = bias, 1.0 / temperature
-        self.rows = max(1, min(hidden.shape[0], CHUNK_ELEMENTS // weight.shape[0]))
-        self._product = self.hidden.new_empty(self.rows, weight.shape[0])
-        self._logits = self._product if dtype is torch.float32 else self._product.float()
+        self._bias, self._scale = bias, 1.0 / temperature
+        count, vocabulary = hidden.shape[0], weight.shape[0]
+        self._block = max(1, min(count, BLOCK_ELEMENTS // vocabulary))
+        self._chunk = max(1, min(self._block, CHUNK_ELEMENTS // vocabulary))
+        self._product = self.hidden.new_empty(self._block, vocabulary)
+        self._logits = (
+            None if dtype is torch.float32 else self.hidden.new_empty(self._chunk, vocabulary, dtype=torch.float32)
+        )
 
-    def __call__(self, part: slice) -> Tensor:
-        count = part.stop - part.start
-        product, logits = self._product[:count], self._logits[:count]
-        torch.mm(self.hidden[part], self.weight.T, out=product)
-        if logits.data_ptr() != product.data_ptr():
-            logits.copy_(product)
-        if self.bias is not None:
-            logits += self.bias.float()
-        return logits if self.scale == 1.0 else logits.mul_(self.scale)
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Slices of the tokens with hidden · weightᵀ of each, in a buffer the next block overwrites."""
+        for start in range(0, self.hidden.shape[0], self._block):
+            block = slice(start, min(start + self._block, self.hidden.shape[0]))
+            product = self._product[: block.stop - start]
+            torch.mm(self.hidden[block], self.weight.T, out=product)
+            yield block, product
+
+    def chunks(self, block: slice, product: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Slices of the tokens of a block, their rows of its product, and their float32 logits (which may share memory)."""
+        for start in range(block.start, block.stop, self._chunk):
+            part = slice(start, min(start + self._chunk, block.stop))
+            rows = product[start - block.start : part.stop - block.start]
+            logits = rows if self._logits is None else self._logits[: len(rows)].copy_(rows)
+            if self._bias is not None:
+                logits += self._bias.float()
+            if self._scale != 1.0:
+                logits *= self._scale
+            yield part, rows, logits
 
 
 def _logit_gradient(
@@ -111,15 +113,13 @@ def _logit_gradient(
     entropies: Tensor,
     grad_logprobs: Tensor,
     grad_entropies: Tensor | None,
-    part: slice,
 ) -> Tensor:
     """∂L/∂z of one chunk, written over ``logits``."""
     logits -= normalisers[:, None]
     if grad_entropies is None:
         grad = logits.exp_().mul_(-grad_logprobs[:, None])
     else:
-        weight = grad_entropies[part, None]
-        factor = (logits.clamp(min=-1e30) + entropies[:, None]).mul_(weight).add_(grad_logprobs[:, None])
+        factor = (logits.clamp(min=-1e30) + entropies[:, None]).mul_(grad_entropies[:, None]).add_(grad_logprobs[:, None])
         grad = logits.exp_().mul_(factor.neg_())
     return grad.scatter_add_(1, targets[:, None], grad_logprobs[:, None])
 
@@ -130,7 +130,7 @@ def token_logprobs(
     """Log-probabilities (N,) of ``targets`` (N,) and entropies (N,), in nats and float32, at temperature T.
 
     ``hidden`` (N, H), ``weight`` (V, H), ``bias`` (V,) or None. The matrix products run in ``dtype``, everything after them
-    in float32. Memory beyond inputs and gradients: two chunks of logits, and at most 2²⁵ logit gradients in backward.
+    in float32. Memory beyond inputs and gradients: one block of 2²⁵ logits in ``dtype`` and a few chunks of 2²¹ in float32.
     """
     logprobs, entropies = _TokenLogprobs.apply(hidden, weight, bias, targets, temperature, dtype)
     return logprobs, entropies
