@@ -143,6 +143,7 @@ class RunConfig(Settings):
     checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
     keep: int = Field(2, ge=1, description="checkpoints kept")
     trajectories_every: int = Field(1, ge=0, description="steps between stored trajectories; 0 = none")
+    threads: int = Field(0, ge=0, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice")
     tensorboard: bool = Field(False, description="also write TensorBoard events (extra 'tensorboard')")
 
 
