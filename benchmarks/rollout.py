@@ -74,11 +74,9 @@ def main():
         for _ in range(given.repeats):
             ours = measure(lambda rows=rows: own_loop(sampler, rows, given.new), ours)
             theirs = measure(lambda rows=rows: generate(model, dtype, rows, given.new), theirs)
-        print(
-            f"batch {batch:4d}: own loop {ours[0]:7.0f} tokens/s ({ours[1]:.1f} s CPU)   generate {theirs[0]:7.0f} tokens/s ",
-            end="",
-        )
-        print(f"({theirs[1]:.1f} s CPU)   ratio {ours[0] / theirs[0]:.1f}, of CPU time {theirs[1] / ours[1]:.1f}")
+        for name, (rate, cpu) in (("own loop", ours), ("generate", theirs)):
+            print(f"batch {batch:4d}  {name}: {rate:7.0f} tokens/s, {cpu:.1f} s CPU")
+        print(f"batch {batch:4d}  ratio {ours[0] / theirs[0]:.1f}, of CPU time {theirs[1] / ours[1]:.1f}", flush=True)
 
 
 if __name__ == "__main__":

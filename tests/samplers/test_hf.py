@@ -11,6 +11,7 @@ from ragen.errors import ModelError, TrainingError
 from ragen.samplers.base import Request, SamplingParams
 from ragen.samplers.engines import PlainEngine, RowEngine
 from ragen.samplers.hf import HFSampler
+from ragen.samplers.rows import KeyValueRows
 
 GREEDY = SamplingParams(temperature=0)
 
@@ -208,11 +209,9 @@ def test_a_model_outside_the_attention_interface_is_run_plainly_and_right(tokeni
         assert_like_forward(llama, request.context, completion)
 
 
-def test_the_start_up_check_turns_a_wrong_attention_down(tokenizer, llama, monkeypatch):
-    import ragen.models.attention as module
-
-    original = module.grouped_attention
-    monkeypatch.setattr(module, "grouped_attention", lambda *args: original(*args) * 1.01)
+def test_the_start_up_check_turns_wrong_rows_down(tokenizer, llama, monkeypatch):
+    original = KeyValueRows.get_query_offset
+    monkeypatch.setattr(KeyValueRows, "get_query_offset", lambda self, layer=0: original(self, layer) - 1)
     assert not make(llama, tokenizer).reuses_cache
 
 

@@ -35,7 +35,6 @@ def test_bfloat16_replies_are_text_and_their_log_probabilities_are_the_learners(
             logits = model(torch.tensor([ids])).logits[0, len(request.context) - 1 : -1].float()
         logprobs = logits.log_softmax(-1)[torch.arange(len(completion.token_ids)), list(completion.token_ids)]
         gaps += (logprobs - torch.tensor(completion.logprobs)).abs().tolist()
-    print(f"sampler-learner difference: mean {np.mean(gaps):.4f}, largest {max(gaps):.4f} nats a token")
     assert np.mean(gaps) < 0.05
 
 
