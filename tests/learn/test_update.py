@@ -164,6 +164,24 @@ def test_b16_two_rows_of_10_and_2_tokens_give_the_hand_computed_loss_of_each_agg
             )
 
 
+def test_each_mini_batch_has_weights_of_its_own(make_model: Any, make_groups: Any) -> None:
+    """E = 1 on two trajectories with A = 1 and A = 4: the steps' losses are −1 and −4, their mean −2.5, whatever the order."""
+    batch = collate(make_groups(groups=1, members=2), pad_id=0)
+    credit = Credit(torch.where(batch.mask, torch.tensor([[1.0], [4.0]]), 0))
+    policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
+    assert run(policy, batch, credit=credit, lr=1e-30, trajectories=1).policy_loss == pytest.approx(-2.5, rel=1e-5)
+
+
+def test_the_second_pass_compares_with_the_policy_before_the_first(
+    make_model: Any, make_groups: Any, spied_ratios: list[torch.Tensor]
+) -> None:
+    policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
+    run(policy, collate(make_groups(), pad_id=0), online_k=2, microbatch_tokens=10_000)
+    first, second = spied_ratios
+    assert torch.count_nonzero(first) == 0
+    assert float(second.abs().max()) > 1e-4
+
+
 def test_soft_filter_weights_scale_each_trajectory_and_weight_zero_removes_it(make_model: Any, make_groups: Any) -> None:
     batch = collate(make_groups(groups=1, members=2), pad_id=0)
     credit = Credit(torch.where(batch.mask, torch.tensor([[1.0], [3.0]]), 0))
