@@ -165,7 +165,7 @@ def test_b16_two_rows_of_10_and_2_tokens_give_the_hand_computed_loss_of_each_agg
 
 
 def test_each_mini_batch_has_weights_of_its_own(make_model: Any, make_groups: Any) -> None:
-    """E = 1 on two trajectories with A = 1 and A = 4: the steps' losses are −1 and −4, their mean −2.5, whatever the order."""
+    """E = 1 on two trajectories with A = 1 and A = 4: the steps' losses are −1 and −4, in any order: mean −2.5."""
     batch = collate(make_groups(groups=1, members=2), pad_id=0)
     credit = Credit(torch.where(batch.mask, torch.tensor([[1.0], [4.0]]), 0))
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
@@ -180,6 +180,34 @@ def test_the_second_pass_compares_with_the_policy_before_the_first(
     first, second = spied_ratios
     assert torch.count_nonzero(first) == 0
     assert float(second.abs().max()) > 1e-4
+
+
+def test_the_entropy_bonus_raises_entropy_and_its_value_enters_the_loss(make_model: Any, make_groups: Any) -> None:
+    batch = collate(make_groups(), pad_id=0)
+    nothing = Credit(torch.zeros(batch.ids.shape))
+    policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
+    loss = LossSettings(entropy_coef=0.5, aggregation="token-mean")
+    before, after = (run(policy, batch, credit=nothing, loss=loss) for _ in range(2))
+    assert before.entropy is not None
+    assert after.entropy is not None
+    assert after.entropy > before.entropy + 0.01
+    assert before.loss == pytest.approx(-0.5 * before.entropy, rel=1e-4)
+
+
+@pytest.mark.parametrize("estimator", ["k2", "k3"])
+def test_the_kl_term_pulls_towards_the_reference_and_its_value_enters_the_loss(
+    estimator: Any, make_model: Any, make_groups: Any
+) -> None:
+    batch = collate(make_groups(), pad_id=0)
+    reference = Policy(make_model(seed=3), dtype=torch.float32, pad_id=0).logprobs(batch, 100)
+    policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
+    loss = LossSettings(kl_coef=0.5, kl_estimator=estimator, aggregation="token-mean")
+    nothing = Credit(torch.zeros(batch.ids.shape))
+    before, after = (run(policy, batch, credit=nothing, loss=loss, reference=reference) for _ in range(2))
+    assert before.kl is not None
+    assert after.kl is not None
+    assert after.kl < before.kl - 0.01
+    assert before.loss == pytest.approx(0.5 * before.kl, rel=1e-4)
 
 
 def test_soft_filter_weights_scale_each_trajectory_and_weight_zero_removes_it(make_model: Any, make_groups: Any) -> None:
