@@ -62,3 +62,12 @@ def test_weight_decay_shrinks_matrices_and_leaves_vectors_alone(make_model: Any)
     optimizer.step({})
     torch.testing.assert_close(matrix.detach(), before[0] * 0.95)
     assert torch.equal(vector, before[1])
+
+
+def test_d3_only_skipped_steps_in_a_row_count_towards_the_stop(make_model: Any) -> None:
+    policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
+    optimizer = Optimizer(policy, learning_rate=1e-3)
+    for value in (float("nan"), float("nan"), 1.0, float("nan"), float("nan"), 1.0):
+        give(policy, value)
+        optimizer.step({})
+    assert (optimizer.steps, optimizer.skipped, optimizer.skipped_in_a_row) == (2, 4, 0)
