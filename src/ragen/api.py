@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ragen.config import Config, load_config
 from ragen.envs import Environment
 from ragen.loops.compose import build_agent, build_world
@@ -61,6 +63,8 @@ def evaluate(
     path, stored = find_model(model)
     config = load_config(source if source is not None else _stored(stored), _overrides(settings))
     listener = listener or Silent()
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
     world = build_world(config.env, env)
     agent = build_agent(path, config.model, config.rollout)
     listener.on_phase(f"evaluate {world.name}", config.eval.episodes * config.eval.samples)

@@ -36,6 +36,7 @@ class Registry(Generic[T]):
         return add
 
     def get(self, name: str) -> T:
+        """The part of this name; an unknown one is a ConfigError with the nearest name."""
         if name not in self._items:
             self._load_entry_points()
         if name not in self._items:
@@ -43,6 +44,7 @@ class Registry(Generic[T]):
         return self._items[name]
 
     def names(self) -> list[str]:
+        """All names, sorted, those of outside packages included."""
         self._load_entry_points()
         return sorted(self._items)
 

@@ -24,7 +24,7 @@ def test_the_tiny_policy_learns_the_bandit(tmp_path: Path) -> None:
     assert result.after is not None
     assert result.before.instances == result.after.instances
     before, after = (np.asarray([row[0] for row in r.outcomes], dtype=float) for r in (result.before, result.after))
-    low, _ = paired_bootstrap(after, before)
+    low, _ = paired_bootstrap(before, after)
     assert low > 0.2
     assert result.after.valid_format > 0.9
     early = np.mean([h["rollout/return_mean"] for h in result.history[:4]])

@@ -21,10 +21,14 @@ SMALL = {
     "model.name": "tiny",
     "model.dtype": "float32",
     "env.max_turns": 2,
-    "warmup.data": "none",
+    "warmup.data": "format",
+    "warmup.demonstrations": 256,
+    "warmup.batch": 32,
+    "warmup.epochs": 2,
+    "warmup.learning_rate": 2e-3,
     "rollout.groups": 3,
     "rollout.members": 4,
-    "rollout.max_new_tokens": 12,
+    "rollout.max_new_tokens": 32,
     "optim.trajectories": 5,
     "optim.online_k": 2,
     "optim.learning_rate": 1e-3,
@@ -75,6 +79,7 @@ def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> 
     resumed = ragen.train(source, settings(tmp_path, "stopped", **more), resume=first.run)
     assert (resumed.steps, len(resumed.history)) == (4, 2)  # E2, E4: the later steps only
     assert len(recorded(straight.run)) == 4
+    assert any(row["rollout/return_std"] > 0 for row in recorded(straight.run))  # there was something to learn from
     assert_same_run(straight.run, resumed.run)
 
 

@@ -19,6 +19,7 @@ from ragen.errors import CheckpointError
 from ragen.learn.lora import adapters, fingerprint, merged_state
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
+from ragen.models.load import quiet_transformers, save_model
 
 FORMAT = 1
 STATE, OPTIMIZER, CRITIC, ADAPTER = "state.json", "optimizer.safetensors", "critic.safetensors", "adapter.safetensors"
@@ -35,8 +36,7 @@ def save_state(directory: Path, policy: Policy, optimizer: Optimizer, tokenizer:
     ``AutoModelForCausalLM.from_pretrained(directory)`` loads the policy (LoRA: merged) and ``AutoTokenizer`` the tokenizer.
     """
     model = policy.model
-    model.save_pretrained(directory, state_dict=merged_state(model))
-    tokenizer.save_pretrained(directory)
+    save_model(model, tokenizer, directory, state=merged_state(model))
     _save(directory / OPTIMIZER, _moments(optimizer))
     _save(directory / CRITIC, dict(policy.critic_parameters()))
     if policy.lora is not None:
@@ -109,9 +109,10 @@ def _read_state(directory: Path) -> dict[str, Any]:
 
 def _load_model(directory: Path, model: Any) -> None:
     try:
-        loaded, report = type(model).from_pretrained(
-            directory, dtype=torch.float32, use_safetensors=True, local_files_only=True, output_loading_info=True
-        )
+        with quiet_transformers():
+            loaded, report = type(model).from_pretrained(
+                directory, dtype=torch.float32, use_safetensors=True, local_files_only=True, output_loading_info=True
+            )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"cannot load the model in {directory}: {error}; use an earlier checkpoint") from error
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):

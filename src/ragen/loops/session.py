@@ -28,7 +28,7 @@ from ragen.models.load import load_model
 from ragen.models.memory import Activations, check_memory, memory_estimate
 from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory, Rules
-from ragen.runs.directory import RunDirectory
+from ragen.runs.directory import RunDirectory, vacant_path
 from ragen.runs.listener import Listener
 
 
@@ -125,13 +125,14 @@ def open_session(
     config: Config, *, env: type[Environment] | EnvironmentFactory | None, listener: Listener, resume: Path | None
 ) -> Session:
     """Check everything that can be checked, make or open the run directory, load and (where asked) warm up the model."""
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
     world = build_world(config.env, env)
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
-    run = RunDirectory.create(config) if resume is None else RunDirectory.open(resume, config)
-    config = run.config
-    checkpoint = None if resume is None else run.checkpoints.latest()
-    listener.on_start(config, run.path)
+    place = vacant_path(config) if resume is None else resume
+    checkpoint = None if resume is None else RunDirectory.open(resume, config).checkpoints.latest()
+    listener.on_start(config, place)
     held_out = held_out_contents(config, (world, *others))
     needs_base = checkpoint is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
     path = starting_model(config, world, held_out, listener) if needs_base or checkpoint is None else checkpoint
@@ -148,7 +149,10 @@ def open_session(
         warmup_steps=config.optim.warmup_steps,
         grad_clip=config.optim.grad_clip,
     )
+    run = RunDirectory.create(config, place) if resume is None else RunDirectory.open(resume, config)
+    config = run.config
     start, flat_in_row = _restore(run, checkpoint, policy, optimizer)
+    agent.sampler.load(policy.model.state_dict(), version=start)
     run.write_provenance(
         device=str(agent.device), dtype=str(agent.dtype), threads=torch.get_num_threads(), started_from=path.name, step=start
     )

@@ -59,8 +59,8 @@ def train(
     Ctrl-C finishes the step (a second one abandons it), saves, and says how to go on.
     """
     listener = listener or Silent()
+    session = open_session(config, env=env, listener=listener, resume=resume)
     with Interrupt(listener.on_message) as interrupt:
-        session = open_session(config, env=env, listener=listener, resume=resume)
         return _run(session, listener, interrupt, fresh=resume is None)
 
 
@@ -119,9 +119,9 @@ def train_step(s: Session, step: int, interrupt: Interrupt) -> tuple[dict[str, f
     if kept:
         stats, turn_advantages = learn(s, step, kept, selection.weights)
         metrics |= stats.metrics()
-        s.agent.sampler.load(s.policy.model.state_dict(), version=step + 1)
     else:
         metrics |= {"update/skipped": 1.0, "update/optimizer_steps": 0.0}
+    s.agent.sampler.load(s.policy.model.state_dict(), version=step + 1)
     metrics |= time_metrics(collection, started, collected, time.perf_counter())
     every = s.config.run.trajectories_every
     if every and step % every == 0:

@@ -19,6 +19,7 @@ from ragen.learn.policy import Policy
 from ragen.learn.supervised import supervised_epoch
 from ragen.loops.compose import Agent, World, build_agent, build_rules
 from ragen.models.cache import cache_dir, made_once
+from ragen.models.load import save_model
 from ragen.models.resolve import resolve_model
 from ragen.rollout.demonstrations import demonstrate, demonstration_specs, optimal_player, random_player
 from ragen.rollout.instances import content_of
@@ -76,8 +77,7 @@ def _fine_tune(config: Config, agent: Agent, rows: Sequence[Segment], folder: Pa
         losses.append(loss)
         listener.on_progress(1)
     listener.on_message(f"warm-up: loss {losses[0]:.3f} → {np.mean(losses[-3:]):.3f} nats a token, {len(losses)} steps")
-    agent.model.save_pretrained(folder)
-    agent.tokenizer.save_pretrained(folder)
+    save_model(agent.model, agent.tokenizer, folder)
 
 
 def _key(config: Config, path: Path, agent: Agent, rows: Sequence[Segment]) -> str:

@@ -1,7 +1,7 @@
 """Loading tokenizers and causal LMs the way training needs them."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,13 @@ def load_model(path: Path, *, device: torch.device, trust_remote_code: bool = Fa
     remove_dropout(model)
     loaded: PreTrainedModel = model.to(device).eval()
     return loaded
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path, *, state: Mapping[str, torch.Tensor] | None = None) -> None:
+    """Write a plain Hugging Face directory: safetensors, config, tokenizer; ``state`` replaces the model's own weights."""
+    with quiet_transformers():
+        model.save_pretrained(folder, state_dict=state)
+        tokenizer.save_pretrained(folder)
 
 
 def remove_dropout(model: torch.nn.Module) -> None:

@@ -45,11 +45,9 @@ class RunDirectory:
         self._board: TensorBoard | None = None
 
     @classmethod
-    def create(cls, config: Config) -> "RunDirectory":
-        """Make the directory ``run.root/run.name``; one that exists and holds something is a CheckpointError."""
-        if config.run.tensorboard:
-            require_tensorboard()
-        path = _vacant(config)
+    def create(cls, config: Config, path: Path | None = None) -> "RunDirectory":
+        """Make the directory ``path`` (None: ``vacant_path``); one that exists and holds something is a CheckpointError."""
+        path = path or vacant_path(config)
         with clear_disk_errors("the run directory", path):
             path.mkdir(parents=True, exist_ok=True)
         config = config.model_copy(update={"run": config.run.model_copy(update={"name": path.name})})
@@ -151,7 +149,13 @@ def default_name(label: str, seed: int) -> str:
     return re.sub(r"[^\w.-]", "_", f"{label}-seed{seed}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
 
 
-def _vacant(config: Config) -> Path:
+def vacant_path(config: Config) -> Path:
+    """Where a new run will lie, checked before anything long begins.
+
+    Raises CheckpointError where ``run.root/run.name`` exists and holds something, ConfigError for a name that is a path.
+    """
+    if config.run.tensorboard:
+        require_tensorboard()
     root = Path(config.run.root)
     if config.run.name:
         path = root / _checked_name(config.run.name, "run.name")
