@@ -24,6 +24,7 @@ from ragen.loops.evaluate import evaluate_agent
 from ragen.loops.session import Session, open_session
 from ragen.metrics.evaluation import EvalReport
 from ragen.metrics.rollout import rollout_metrics
+from ragen.models.allocator import trim
 from ragen.rollout.collect import Collection, collect
 from ragen.rollout.instances import training_specs
 from ragen.rollout.runner import EnvironmentFactory
@@ -111,6 +112,7 @@ def train_step(s: Session, step: int, interrupt: Interrupt) -> tuple[dict[str, f
     started = time.perf_counter()
     with interrupt.abandonable():
         collection = collect_step(s, step)
+    trim()
     collected = time.perf_counter()
     selection = filter_groups(collection, s.config)
     kept = [collection.groups[i] for i in selection.kept]
@@ -122,6 +124,7 @@ def train_step(s: Session, step: int, interrupt: Interrupt) -> tuple[dict[str, f
     else:
         metrics |= {"update/skipped": 1.0, "update/optimizer_steps": 0.0}
     s.agent.sampler.load(s.policy.model.state_dict(), version=step + 1)
+    trim()
     metrics |= time_metrics(collection, started, collected, time.perf_counter())
     every = s.config.run.trajectories_every
     if every and step % every == 0:
@@ -184,7 +187,7 @@ def filter_metrics(selection: Selection) -> dict[str, float]:
     return {
         "filter/kept_groups": float(kept),
         "filter/kept_fraction": kept / max(1, len(selection.flat)),
-        "filter/flat_groups": float(selection.flat.sum()),
+        "filter/flat_groups": float(selection.flat.mean()),
     }
 
 

@@ -24,7 +24,6 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "rollout/distinct_2": "different word pairs / all word pairs in the reasoning of the batch (1 = nothing repeats)",
         "rollout/self_similarity": "mean cosine of the word counts of two replies' reasoning, over all pairs",
         "rollout/errors": "episodes lost to an error of the environment: counted, never trained on",
-        "rollout/mixed_content_rejected": "training instances rejected because their content is in the evaluation set",
         "filter/kept_groups": "number of groups that train in this step",
         "filter/kept_fraction": "groups that train / groups collected",
         "filter/flat_groups": "share of groups that are flat in the returns the filter ranks by",

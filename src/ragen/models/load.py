@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.utils import logging as transformers_logging
 
 from ragen.errors import ModelError
-from ragen.models.malloc import keep_freed_memory
+from ragen.models.allocator import bound_memory
 
 UNLOADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
 
@@ -49,7 +49,7 @@ def load_model(path: Path, *, device: torch.device, trust_remote_code: bool = Fa
     """
     if not (path / "config.json").is_file():
         raise ModelError(f"{path} has no config.json: it is not a Hugging Face model directory")
-    keep_freed_memory()
+    bound_memory()
     with quiet_transformers():
         try:
             config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)

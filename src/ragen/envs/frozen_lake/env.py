@@ -25,6 +25,7 @@ OPENERS = (
     "From here I take",
     "A way over the ice:",
 )
+HEADINGS = ("I go there.", "I walk there.", "Let me head there.", "So that way.", "I move on.", "That is my way.", "I try.")
 
 
 class FrozenLakeSettings(EnvSettings):
@@ -181,13 +182,15 @@ class FrozenLake(Environment):
         return "frozen_lake " + "/".join(self._playing().rows())
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
-        """A short reasoning that restates the hint, if there is one, and names the moves (the first 7 of a longer turn)."""
+        """A short reasoning: it restates the hint, if there is one, else it names the moves (the first 7 of a longer turn).
+
+        Where it restates the hint it leaves the moves to the answer: half the tokens, and nothing to copy but the hint.
+        """
         lake = self._playing()
-        moves = ", ".join(actions[:7])
-        opener = OPENERS[int(rng.integers(len(OPENERS)))]
-        if self._own.hint == "none":
-            return f"{opener} {moves}."
-        return f"{self._offset(lake) if self._own.hint == 'offset' else self._places(lake)} {opener} {moves}."
+        if self._own.hint != "none":
+            hint = self._offset(lake) if self._own.hint == "offset" else self._places(lake)
+            return f"{hint} {HEADINGS[int(rng.integers(len(HEADINGS)))]}"
+        return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {', '.join(actions[:7])}."
 
     def plan(self) -> tuple[str, ...] | None:
         """A best block of actions for the next turn within the budgets that remain (see ``planning``); None at the end."""
