@@ -25,10 +25,10 @@ setup: $(VENV)/.user  ## install what users need
 setup-dev: $(VENV)/.dev  ## install what developers need
 
 demo: $(VENV)/.user  ## train SmolLM2-135M on the bandit, minutes on a laptop CPU
-	$(BIN)/python examples/demo.py bandit
+	$(BIN)/ragen train bandit-starpo-s-grpo-small
 
 demo-frozen-lake: $(VENV)/.user  ## the multi-turn demo, on held-out maps
-	$(BIN)/python examples/demo.py frozen_lake
+	$(BIN)/ragen train frozen_lake-starpo-s-grpo-small
 
 check: $(VENV)/.dev  ## lint, format, types, import layers
 	$(BIN)/ruff check .

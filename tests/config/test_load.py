@@ -186,7 +186,10 @@ def test_the_nearest_preset_is_named():
 
 
 def test_any_environment_makes_a_preset_name():
-    assert load_config("frozen_lake-6x6-starpo-s-ppo-small").env["name"] == "frozen_lake-offset"
+    own = load_config("frozen_lake-8-starpo-s-ppo-small")
+    assert own.env == {"name": "frozen_lake-8", "max_turns": 2}  # the family's values, not its choice of variant or test set
+    assert own.eval.also == ()
+    assert load_config("frozen_lake-starpo-s-ppo-small").env["name"] == "frozen_lake-offset"
     assert load_config("bandit-rev-starpo-grpo").env == {"name": "bandit-rev"}
     assert len(set(preset_names(["a", "b"]))) == 2 * 4 * 3
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/settings.md`` from the schema: ``python -m ragen.config.document docs/settings.md``. A test compares."""
+"""Writes ``docs/settings.md`` from the schema: ``make docs``. A test compares."""
 
 import sys
 import typing
@@ -53,7 +53,8 @@ own environment settings.
 `filter.strategy` chooses the groups that train, by the standard deviation of their returns: `none` all of them;
 `top_fraction` the share `filter.value` with the largest (the paper's rule); `top_k` that number; `top_p` the fewest whose
 sum reaches that share of the total; `min_p` those at or above that share of the largest; `soft` all, weighted by
-std / largest std. A group whose returns are all equal trains only under `none`.
+std / largest std. A group whose returns are all equal trains only where everything is kept
+(`none`, a share of 1, `top_k` of all groups).
 """
 
 

@@ -67,6 +67,9 @@ def preset_values(name: str) -> dict[str, Any]:
     values: dict[str, Any] = {"env": {"name": environment}}
     for piece in _pieces(environment, method, size):
         values = _merged(values, piece)
+    if environment not in FAMILIES:  # a family's piece may choose a variant and its test set, but not for another variant
+        values["env"]["name"] = environment
+        values.get("eval", {}).pop("also", None)
     return values
 
 

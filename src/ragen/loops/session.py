@@ -24,12 +24,16 @@ from ragen.learn.stats import UpdateStats
 from ragen.learn.update import LossSettings, update
 from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
 from ragen.loops.warmup import starting_model
+from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model
-from ragen.models.memory import Activations, check_memory, memory_estimate
+from ragen.models.memory import Activations, check_memory, memory_estimate, model_size
+from ragen.models.resolve import resolve_model
 from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory, Rules
 from ragen.runs.directory import RunDirectory, vacant_path
 from ragen.runs.listener import Listener
+
+LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: about what a Llama-type layer has
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,8 @@ def open_session(
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     world = build_world(config.env, env)
+    if env is not None:
+        config = config.model_copy(update={"env": {"name": world.name}})  # so that a resumed run needs the same class
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     place = vacant_path(config) if resume is None else resume
@@ -135,9 +141,10 @@ def open_session(
     listener.on_start(config, place)
     held_out = held_out_contents(config, (world, *others))
     needs_base = checkpoint is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
+    base = resolve_model(config.model.name) if needs_base or checkpoint is None else checkpoint
+    _check_memory(base, config, estimator)
     path = starting_model(config, world, held_out, listener) if needs_base or checkpoint is None else checkpoint
     agent = build_agent(path, config.model, config.rollout)
-    _check_memory(agent, config, estimator)
     policy = _policy(agent, config, estimator)
     reference = Reference(policy) if config.loss.kl_coef > 0 else None
     optimizer = Optimizer(
@@ -207,19 +214,18 @@ def _restore(run: RunDirectory, checkpoint: Path | None, policy: Policy, optimiz
     return step, flat_in_row
 
 
-def _check_memory(agent: Agent, config: Config, estimator: AdvantageEstimator) -> None:
-    model = agent.model.config.get_text_config()
-    parameters = sum(p.numel() for p in agent.model.parameters())
+def _check_memory(path: Path, config: Config, estimator: AdvantageEstimator) -> None:
+    size = model_size(path)
+    device = choose_device(config.model.device)
     rank = config.model.lora.rank
+    trainable = min(size.parameters, rank * LORA_WIDTH * size.layers * size.hidden) if rank else size.parameters
     separate = estimator.needs_values and config.optim.critic == "separate"
     needed = memory_estimate(
-        parameters,
-        agent.dtype,
-        trainable=parameters if rank == 0 else min(parameters, rank * 30 * model.num_hidden_layers * model.hidden_size),
-        critic=parameters if separate else 0,
+        size.parameters,
+        choose_dtype(config.model.dtype, device, parameters=size.parameters),
+        trainable=trainable,
+        critic=size.parameters if separate else 0,
         reference=config.loss.kl_coef > 0 and rank == 0,
-        activations=Activations(
-            config.optim.microbatch_tokens, model.hidden_size, model.num_hidden_layers, agent.model.config.vocab_size
-        ),
+        activations=Activations(config.optim.microbatch_tokens, size.hidden, size.layers, size.vocabulary),
     )
-    check_memory(needed - 4 * parameters, agent.device)
+    check_memory(needed, device)

@@ -67,7 +67,7 @@ def train(
 
 def _run(session: Session, listener: Listener, interrupt: Interrupt, *, fresh: bool) -> TrainResult:
     config, run = session.config, session.run
-    before = evaluate_all(session, "before", listener) if fresh else None
+    before = evaluate_all(session, "before", listener, interrupt) if fresh else None
     history: list[Mapping[str, float]] = []
     flat_in_row, reason = session.flat_in_row, "all steps done"
     listener.on_phase("train", config.steps - session.start)
@@ -88,22 +88,22 @@ def _run(session: Session, listener: Listener, interrupt: Interrupt, *, fresh: b
             reason = f"stopped: every group was flat {flat_in_row} steps in a row, nothing is left to learn from"
             break
         if step + 1 < config.steps:
-            _periodic(session, step + 1, flat_in_row, listener)
+            _periodic(session, step + 1, flat_in_row, listener, interrupt)
     done = session.start + len(history)
     session.checkpoint(done, flat_in_row)
-    after = evaluate_all(session, "after", listener) if history and reason != "interrupted" else before
+    after = evaluate_all(session, "after", listener, interrupt) if history and reason != "interrupted" else before
     run.close()
     result = TrainResult(run.path, done, reason, before, after, tuple(history))
     listener.on_end(result)
     return result
 
 
-def _periodic(session: Session, done: int, flat_in_row: int, listener: Listener) -> None:
+def _periodic(session: Session, done: int, flat_in_row: int, listener: Listener, interrupt: Interrupt) -> None:
     config = session.config
     if config.run.checkpoint_every and done % config.run.checkpoint_every == 0:
         session.checkpoint(done, flat_in_row)
     if config.eval.every and done % config.eval.every == 0:
-        evaluate_all(session, f"step-{done}", listener)
+        evaluate_all(session, f"step-{done}", listener, interrupt)
         listener.on_phase("train", config.steps - done)
 
 
@@ -203,13 +203,18 @@ def time_metrics(collection: Collection, started: float, collected: float, ended
     }
 
 
-def evaluate_all(s: Session, name: str, listener: Listener) -> EvalReport | None:
-    """Evaluate on the run's own environment and on ``eval.also``; returns the report of the first."""
-    if s.config.eval.episodes == 0:
+def evaluate_all(s: Session, name: str, listener: Listener, interrupt: Interrupt) -> EvalReport | None:
+    """Evaluate on the run's own environment and on ``eval.also``; returns the report of the first (None: none made)."""
+    if s.config.eval.episodes == 0 or interrupt():
         return None
-    report = _evaluate(s, s.world, name, listener)
-    for world in s.others:
-        _evaluate(s, world, f"{name}-{world.name}", listener)
+    try:
+        with interrupt.abandonable():
+            report = _evaluate(s, s.world, name, listener)
+            for world in s.others:
+                _evaluate(s, world, f"{name}-{world.name}", listener)
+    except StepAbandoned:
+        s.agent.sampler.release()
+        return None
     return report
 
 

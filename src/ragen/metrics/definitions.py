@@ -47,16 +47,5 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "time/step_s": "seconds of the whole training step",
         "time/tokens_per_s": "sampled tokens / seconds spent collecting",
         "memory/rss_gb": "resident memory of the process at the end of the step, GB (10⁹ bytes)",
-        "eval/success": "share of evaluation episodes whose task was solved",
-        "eval/success_low": "lower end of the 95 % interval of eval/success",
-        "eval/success_high": "upper end of the 95 % interval of eval/success",
-        "eval/return_mean": "mean total return of an evaluation episode: rewards and penalties",
-        "eval/return_low": "lower end of the 95 % interval of eval/return_mean",
-        "eval/return_high": "upper end of the 95 % interval of eval/return_mean",
-        "eval/task_return_mean": "mean task return of an evaluation episode: rewards without penalties",
-        "eval/valid_format": "share of evaluation turns with a valid answer",
-        "eval/turns": "mean number of turns an evaluation episode",
-        "eval/pass_at_k": "chance that one of k episodes of an instance succeeds, mean over instances; only with k > 1",
-        "eval/episodes": "number of evaluation episodes",
     }
 )

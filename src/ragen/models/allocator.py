@@ -25,7 +25,7 @@ def bound_memory() -> bool:
 
 
 def trim() -> None:
-    """Give freed pages of the heaps back to the system (≈ 0.1 s for a few GB); does nothing where the C library is not glibc."""
+    """Give freed pages of the heaps back to the system (≈ 0.1 s for a few GB); nothing where there is no glibc."""
     libc = _glibc()
     if libc is not None:
         libc.malloc_trim(0)
