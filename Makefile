@@ -37,10 +37,10 @@ check: $(VENV)/.dev  ## lint, format, types, import layers
 	$(BIN)/lint-imports --no-cache
 
 test: check  ## the whole test suite
-	$(BIN)/pytest -q -m "not full and not gpu"
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not full and not gpu"
 
 test-full: check  ## also what needs root or large packages
-	$(BIN)/pytest -q -m "not gpu"
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu"
 
 docs: $(VENV)/.dev  ## regenerate the generated tables of docs/
 	$(BIN)/python scripts/tables.py

@@ -140,28 +140,24 @@ def open_session(
     checkpoint = None if resume is None else RunDirectory.open(resume, config).checkpoints.latest()
     listener.on_start(config, place)
     held_out = held_out_contents(config, (world, *others))
-    needs_base = checkpoint is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
-    base = resolve_model(config.model.name) if needs_base or checkpoint is None else checkpoint
-    _check_memory(base, config, estimator)
-    path = starting_model(config, world, held_out, listener) if needs_base or checkpoint is None else checkpoint
-    agent = build_agent(path, config.model, config.rollout)
+    # adapters and the reference belong to the model RL began with; anything else is whole in the checkpoint
+    from_start = checkpoint is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
+    known = None if from_start else checkpoint
+    _check_memory(known or resolve_model(config.model.name), config, estimator)
+    agent = build_agent(known or starting_model(config, world, held_out, listener), config.model, config.rollout)
     policy = _policy(agent, config, estimator)
     reference = Reference(policy) if config.loss.kl_coef > 0 else None
-    optimizer = Optimizer(
-        policy,
-        learning_rate=config.optim.learning_rate,
-        critic_learning_rate=config.optim.critic_learning_rate,
-        betas=config.optim.betas,
-        weight_decay=config.optim.weight_decay,
-        warmup_steps=config.optim.warmup_steps,
-        grad_clip=config.optim.grad_clip,
-    )
+    optimizer = _optimizer(policy, config)
     run = RunDirectory.create(config, place) if resume is None else RunDirectory.open(resume, config)
     config = run.config
     start, flat_in_row = _restore(run, checkpoint, policy, optimizer)
     agent.sampler.load(policy.model.state_dict(), version=start)
     run.write_provenance(
-        device=str(agent.device), dtype=str(agent.dtype), threads=torch.get_num_threads(), started_from=path.name, step=start
+        device=str(agent.device),
+        dtype=str(agent.dtype),
+        threads=torch.get_num_threads(),
+        started_from=agent.path.name,
+        step=start,
     )
     return Session(
         config=config,
@@ -199,6 +195,19 @@ def _policy(agent: Agent, config: Config, estimator: AdvantageEstimator) -> Poli
         critic_model=load_model(agent.path, device=agent.device) if critic == "separate" else None,
         temperature=config.rollout.temperature,
         lora=Lora(lora.rank, lora.alpha, lora.targets, seed=config.seed) if lora.rank else None,
+    )
+
+
+def _optimizer(policy: Policy, config: Config) -> Optimizer:
+    optim = config.optim
+    return Optimizer(
+        policy,
+        learning_rate=optim.learning_rate,
+        critic_learning_rate=optim.critic_learning_rate,
+        betas=optim.betas,
+        weight_decay=optim.weight_decay,
+        warmup_steps=optim.warmup_steps,
+        grad_clip=optim.grad_clip,
     )
 
 
