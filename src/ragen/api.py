@@ -1,7 +1,7 @@
 """The same from Python: ``ragen.train(...)`` and ``ragen.evaluate(...)`` in a script or notebook."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +53,37 @@ def evaluate(
     settings: Mapping[str, Any] | None = None,
     *,
     env: EnvironmentLike | None = None,
+    players: bool = True,
     listener: Listener | None = None,
 ) -> EvalReport:
     """Evaluate a run, a checkpoint directory, or any Hugging Face causal LM on fixed seeded instances.
 
     ``source`` and ``settings`` are as in ``train``; without a source, a run's own config is used, and the defaults for a
-    model. Nothing is written.
+    model. ``players`` plays the environment's reference players on the same instances. Nothing is written.
     """
+    return evaluate_words(model, source, _overrides(settings), env=env, players=players, listener=listener)
+
+
+def evaluate_words(
+    model: str | Path,
+    source: Source | None,
+    overrides: Sequence[str],
+    *,
+    env: EnvironmentLike | None = None,
+    players: bool = True,
+    listener: Listener | None = None,
+) -> EvalReport:
+    """``evaluate`` with overrides as command-line words."""
+    load_config(source if source is not None else {}, overrides)  # a mistyped setting must not wait for a model
     path, stored = find_model(model)
-    config = load_config(source if source is not None else _stored(stored), _overrides(settings))
+    config = load_config(source if source is not None else _stored(stored), overrides)
     listener = listener or Silent()
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     world = build_world(config.env, env)
     agent = build_agent(path, config.model, config.rollout)
-    listener.on_phase(f"evaluate {world.name}", config.eval.episodes * config.eval.samples)
-    report, _ = evaluate_agent(agent, world, config, label=str(model), progress=listener.on_progress)
+    listener.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
+    report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=listener.on_progress)
     listener.on_eval(world.name, report)
     return report
 

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,31 +30,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Evaluate and print the report."""
-    from ragen.config import load_config
-
     words = [*(["--env", args.env] if args.env else []), *overrides]
     words += [f"--eval.{name}={getattr(args, name)}" for name in _SHORT if getattr(args, name) is not None]
-    base: Mapping[str, Any] | str = args.preset or {}
-    load_config(base, words)  # a mistyped setting must not wait for a model to load
-
-    from ragen.api import find_model
+    from ragen.api import evaluate_words
     from ragen.cli.listening import listening
-    from ragen.loops.compose import build_agent, build_world
-    from ragen.loops.evaluate import evaluate_agent
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
-        path, stored = find_model(args.model)
-        if stored is not None and not args.preset:
-            base = stored.model_dump(mode="json")
-        config = load_config(base, words)
-        world = build_world(config.env)
-        agent = build_agent(path, config.model, config.rollout)
-        listener.on_phase(f"evaluate {args.model} on {world.name}", config.eval.episodes * config.eval.samples)
-        report, _ = evaluate_agent(
-            agent, world, config, label=args.model, players=args.players, progress=listener.on_progress
-        )
-        if args.json != "-":
-            listener.on_eval(world.name, report)
+        report = evaluate_words(args.model, args.preset, words, players=args.players, listener=listener)
     _report(report, args)
     return 0
 

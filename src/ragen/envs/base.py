@@ -4,14 +4,26 @@ import string
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ragen.config.settings import Settings
 
 OUTER = string.whitespace + string.punctuation + "“”‘’«»"
+
+
+def _distinct_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    plain = {word.strip(OUTER).casefold() for word in words}
+    if len(plain) != len(words) or "" in plain or any(mark in word for mark in ("||", "<", ">") for word in words):
+        raise ValueError(
+            f"{len(words)} words that differ by more than case and outer punctuation are needed, without '||', '<' or '>'"
+        )
+    return words
+
+
+FourWords = Annotated[tuple[str, str, str, str], AfterValidator(_distinct_words)]  # action words a reply can tell apart
 
 
 class EnvSettings(Settings):

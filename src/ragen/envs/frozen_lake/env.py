@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from ragen.envs.base import OUTER, Environment, EnvSettings, Observation, Step
+from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
 from ragen.envs.frozen_lake.maps import directions, make_lake
 from ragen.envs.frozen_lake.planning import LONGEST_BLOCK, Planner, planner
 from ragen.envs.frozen_lake.rules import DOWN, LEFT, RIGHT, UP, Lake, actual_direction, neighbours
@@ -42,7 +42,7 @@ class FrozenLakeSettings(EnvSettings):
         description="adds the coordinates of player, goal and holes, or the goal's offset ('Goal is 2 down, 1 left.')",
     )
     symbols: str = Field(SYMBOLS, description="6 characters: " + ", ".join(SYMBOL_NAMES))
-    action_words: tuple[str, str, str, str] = Field(
+    action_words: FourWords = Field(
         ("Left", "Down", "Right", "Up"), description="words for left, down, right, up (gymnasium's ids 0 to 3)"
     )
 
@@ -54,16 +54,6 @@ class FrozenLakeSettings(EnvSettings):
                 f"6 different printable characters are needed, for {', '.join(SYMBOL_NAMES)} (the default is {SYMBOLS})"
             )
         return symbols
-
-    @field_validator("action_words")
-    @classmethod
-    def _distinct_words(cls, words: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
-        plain = {word.strip(OUTER).casefold() for word in words}
-        if len(plain) != 4 or "" in plain or any(mark in word for mark in ("||", "<", ">") for word in words):
-            raise ValueError(
-                "4 words that differ by more than case and outer punctuation are needed, without '||', '<' or '>'"
-            )
-        return words
 
     @model_validator(mode="after")
     def _possible(self) -> "FrozenLakeSettings":

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from ragen.envs.base import OUTER, Environment, EnvSettings, Observation, Step
+from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
 from ragen.envs.registry import EnvPreset, environments
 from ragen.envs.sokoban.generator import generate
 from ragen.envs.sokoban.levels import level_rows, load_levels
@@ -38,9 +38,7 @@ class SokobanSettings(EnvSettings):
     min_moves: int = Field(2, ge=1, description="difficulty: the least optimal solution length, in moves")
     max_moves: int = Field(10, ge=1, description="difficulty: the greatest optimal solution length, in moves")
     symbols: str = Field(SYMBOLS, description="7 characters: " + ", ".join(SYMBOL_NAMES) + "; blanks between are ignored")
-    action_words: tuple[str, str, str, str] = Field(
-        ("Up", "Down", "Left", "Right"), description="words for up, down, left, right"
-    )
+    action_words: FourWords = Field(("Up", "Down", "Left", "Right"), description="words for up, down, left, right")
     hint: Literal["none", "coords"] = Field("none", description="'coords' adds the coordinates of player, boxes and targets")
     level_file: str = Field("", description="XSB or Boxoban file to play instead of generated levels; empty = generate")
 
@@ -53,16 +51,6 @@ class SokobanSettings(EnvSettings):
                 f"7 different printable characters are needed, for {', '.join(SYMBOL_NAMES)} (the default is {SYMBOLS})"
             )
         return symbols
-
-    @field_validator("action_words")
-    @classmethod
-    def _distinct_words(cls, words: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
-        plain = {word.strip(OUTER).casefold() for word in words}
-        if len(plain) != 4 or "" in plain or any(mark in word for mark in ("||", "<", ">") for word in words):
-            raise ValueError(
-                "4 words that differ by more than case and outer punctuation are needed, without '||', '<' or '>'"
-            )
-        return words
 
     @model_validator(mode="after")
     def _possible(self) -> "SokobanSettings":

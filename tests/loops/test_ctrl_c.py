@@ -1,0 +1,45 @@
+"""Ctrl-C ends a run cleanly: the step is finished, saved, and the way to go on is printed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ragen
+from ragen.runs.directory import RunDirectory
+
+
+@pytest.mark.e2e
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    words = [
+        "bandit-starpo-grpo",
+        "--model",
+        "tiny",
+        "--rollout.groups",
+        "2",
+        "--rollout.members",
+        "2",
+        "--eval.episodes",
+        "0",
+    ]
+    words += ["--rollout.max_new_tokens", "8", "--steps", "5000", "--run.root", str(tmp_path), "--run.name", "stopped"]
+    command = [sys.executable, "-m", "ragen.cli.main", "train", *words]
+    worker = subprocess.Popen(command, env=os.environ.copy(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = tmp_path / "stopped"
+    deadline = time.monotonic() + 200
+    while worker.poll() is None and time.monotonic() < deadline and not (run / "metrics.jsonl").exists():
+        time.sleep(0.05)
+    worker.send_signal(signal.SIGINT)
+    output, _ = worker.communicate(timeout=100)
+    assert worker.returncode == 130, output
+    assert "Stopping after this step" in output
+    assert f"ragen train --resume {run}" in output.replace("\n", "")
+    opened = RunDirectory.open(run)
+    done = len(opened.metrics())
+    assert opened.checkpoints.steps() == [done]
+    more = ragen.train(run / "config.yaml", {"steps": done + 1}, resume=run)
+    assert more.steps == done + 1
