@@ -13,7 +13,7 @@ from typing import Any
 
 M_MMAP_THRESHOLD = -3  # malloc.h
 THRESHOLD = 1 << 20  # bytes: larger blocks are mapped one by one and returned when freed
-ONEDNN_KERNELS = "128"  # compiled kernels oneDNN keeps (its default of 1,024 holds hundreds of MB when lengths vary)
+ONEDNN_KERNELS = "256"  # compiled kernels oneDNN keeps (its default of 1,024 holds hundreds of MB when lengths vary)
 
 
 @cache

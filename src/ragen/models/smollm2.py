@@ -12,6 +12,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 import torch
@@ -103,7 +105,7 @@ def convert(gguf: Path, target: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     log.info("%s: converting (once; about 540 MB on disk)", NAME)
-    with quiet_transformers():
+    with quiet_transformers(), redirect_stderr(StringIO()):  # its progress bar ignores the setting; errors still raise
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         # a fresh config: the loaded one carries the quantisation and would not load as plain safetensors
