@@ -221,6 +221,7 @@ def evaluate_all(s: Session, name: str, listener: Listener, interrupt: Interrupt
 def _evaluate(s: Session, world: World, name: str, listener: Listener) -> EvalReport:
     listener.on_phase(f"evaluate {name}", s.config.eval.episodes * s.config.eval.samples)
     report, _ = evaluate_agent(s.agent, world, s.config, label=s.run.path.name, progress=listener.on_progress)
+    trim()
     s.run.write_eval(name, report.to_dict())
     listener.on_eval(name, report)
     return report

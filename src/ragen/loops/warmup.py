@@ -3,6 +3,7 @@
 Cached by content: model files, demonstration tokens and settings; the same warm-up is never run twice.
 """
 
+import gc
 import hashlib
 import json
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
 from ragen.learn.supervised import supervised_epoch
 from ragen.loops.compose import Agent, World, build_agent, build_rules
+from ragen.models.allocator import trim
 from ragen.models.cache import cache_dir, made_once
 from ragen.models.load import save_model
 from ragen.models.resolve import resolve_model
@@ -33,7 +35,11 @@ VERSION = 1  # raise it when the same settings would give other weights
 def starting_model(config: Config, world: World, held_out: frozenset[str], listener: Listener) -> Path:
     """The directory RL starts from: the model itself, or the model after its warm-up (made now unless cached)."""
     path = resolve_model(config.model.name)
-    return path if config.warmup.data == "none" else warm_up(config, world, held_out, path, listener)
+    if config.warmup.data != "none":
+        path = warm_up(config, world, held_out, path, listener)
+        gc.collect()  # modules and optimiser refer to each other: else their memory stays until some later collection
+        trim()
+    return path
 
 
 def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, listener: Listener) -> Path:
