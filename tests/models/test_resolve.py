@@ -132,6 +132,15 @@ def test_a_wheel_with_another_checksum_is_not_used(tmp_path):
     assert not (tmp_path / "model.gguf").exists()
 
 
+def test_a_conversion_that_transformers_refuses_is_a_model_error_that_says_why(monkeypatch, tmp_path):
+    def refuse(*args, **kwargs):
+        raise ValueError("accelerate is required when loading a GGUF file")
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", refuse)
+    with pytest.raises(ModelError, match=r"cannot be converted: accelerate is required.+make setup"):
+        smollm2.convert(tmp_path / "model.gguf", tmp_path / "out")
+
+
 def test_the_hub_comes_before_the_wheel_and_the_cache_before_both(monkeypatch, tmp_path):
     monkeypatch.setenv("RAGEN_CACHE", str(tmp_path))
     monkeypatch.setattr(smollm2, "_from_wheel", lambda target: (target / "config.json").write_text("{}"))

