@@ -215,7 +215,8 @@ def test_lora_changes_nothing_at_first_trains_adapters_only_and_merges_to_the_sa
 ) -> None:
     plain = Policy(make_model(), dtype=torch.float32, pad_id=0)
     learner = Learner(make_model, lora=LORA, critic="none")
-    assert torch.equal(learner.policy.logprobs(batches[0], 100), plain.logprobs(batches[0], 100))
+    # adapters run through transformers, the plain model through the native pass: equal to rounding
+    torch.testing.assert_close(learner.policy.logprobs(batches[0], 100), plain.logprobs(batches[0], 100))
     assert set(learner.policy.actor_parameters()) == {f"model.{name}" for name in adapters(learner.policy.model)}
     learner.train(batches)
     moved = learner.policy.logprobs(batches[0], 100)

@@ -69,9 +69,9 @@ def test_a9_log_probabilities_equal_a_plain_pass_over_three_turns_of_uneven_rows
 def test_a_turn_runs_only_ids_its_slot_has_not_seen(llama, tokenizer, monkeypatch):
     sampler = make(llama, tokenizer)
     seen = []
-    original = RowEngine._forward
+    original = NativePass._hidden
     monkeypatch.setattr(
-        RowEngine, "_forward", lambda self, m, ids, *a, **k: seen.append(ids.shape) or original(self, m, ids, *a, **k)
+        NativePass, "_hidden", lambda self, ids, *rest: seen.append(ids.shape) or original(self, ids, *rest)
     )
     context = tuple(range(10, 40))
     (first,) = sampler.generate([Request(0, context, 1, 5)], GREEDY)
@@ -86,9 +86,9 @@ def test_a_turn_runs_only_ids_its_slot_has_not_seen(llama, tokenizer, monkeypatc
 def test_members_of_a_group_are_prefilled_once(llama, tokenizer, monkeypatch):
     sampler = make(llama, tokenizer)
     seen = []
-    original = RowEngine._forward
+    original = NativePass._hidden
     monkeypatch.setattr(
-        RowEngine, "_forward", lambda self, m, ids, *a, **k: seen.append(ids.shape) or original(self, m, ids, *a, **k)
+        NativePass, "_hidden", lambda self, ids, *rest: seen.append(ids.shape) or original(self, ids, *rest)
     )
     groups = [tuple(range(5, 25)), tuple(range(40, 60))]
     requests = [Request(i, groups[i // 8], i, 2) for i in range(16)]

@@ -1,8 +1,9 @@
 """A causal language model as a function from rows to log-probabilities at the sampled tokens.
 
-Two short cuts are taken only where they are proved on the model itself, at construction, in float32 on random ids: "output
-embedding applied to the backbone's last hidden state" in place of the model's own logits, and packed rows in place of plain
-ones. A model for which a proof fails (soft-capped or scaled logits, windows, recurrent layers, …) takes the plain way.
+Llama-type models run through `ragen.models.native`, others through transformers. There, two short cuts are taken only where
+they are proved on the model itself, at construction, in float32 on random ids: "output embedding applied to the backbone's
+last hidden state" in place of the model's own logits, and packed rows in place of plain ones. A model for which a proof
+fails (soft-capped or scaled logits, windows, recurrent layers, …) takes the plain way.
 """
 
 import inspect
@@ -18,6 +19,7 @@ from ragen.errors import ModelError
 from ragen.learn.batch import Batch, collate_segments
 from ragen.learn.head import token_logprobs
 from ragen.learn.packing import MicroBatch, plan
+from ragen.models.native import Decoder, RowLayout
 
 TOLERANCE = 1e-4
 ATTENTION_SCALE = 4.0  # row length, in hidden sizes, at which attention costs as much as everything else
@@ -37,11 +39,11 @@ class TokenOutputs:
 class Network:
     """Wraps one causal LM: its master weights are float32, its products run in ``dtype`` (autocast).
 
-    ``temperature`` divides the logits of every log-probability and entropy. ``packs`` and ``linear_head`` say which short
-    cuts were proved.
+    ``temperature`` divides the logits of every log-probability and entropy. ``native`` says whether the model runs through
+    our own forward pass (not wanted with ``native=False``); ``packs`` and ``linear_head`` say which short cuts were proved.
     """
 
-    def __init__(self, model: Any, *, dtype: torch.dtype, temperature: float = 1.0) -> None:
+    def __init__(self, model: Any, *, dtype: torch.dtype, temperature: float = 1.0, native: bool = True) -> None:
         self.model = model.float()
         self.dtype, self.temperature = dtype, temperature
         silence_dropout(model)
@@ -53,9 +55,15 @@ class Network:
         own = inspect.signature(model.forward).parameters
         self._takes_positions = "position_ids" in accepted
         self._keeps_logits = "logits_to_keep" in own
-        self.linear_head = False
-        self.packs = False
-        self._prove()
+        self._decoder = Decoder.find(model) if native else None
+        self.linear_head = self.packs = self.native
+        if not self.native:
+            self._prove()
+
+    @property
+    def native(self) -> bool:
+        """Whether the model runs through `ragen.models.native`."""
+        return self._decoder is not None
 
     @property
     def backbone(self) -> Any:
@@ -72,7 +80,14 @@ class Network:
         """Micro-batches of at most ``budget`` processed tokens; packed where the proof and the rows' lengths allow it."""
         longest = int(batch.lengths[rows].max()) if rows else 0
         fits = self._window is None or longest <= self._window
+        if self.native:
+            return plan(batch, rows, budget=budget, pack=pack, padded=False)
         return plan(batch, rows, budget=budget, pack=pack and self.packs and fits, attention_scale=self._scale)
+
+    def release(self) -> None:
+        """Free what is kept between forward passes over the same weights."""
+        if self._decoder is not None:
+            self._decoder.drop()
 
     def outputs(self, micro: MicroBatch, *, temperature: float | None = None) -> TokenOutputs:
         """Log-probabilities, entropies and hidden states at the sampled tokens of a micro-batch, with gradients."""
@@ -93,9 +108,20 @@ class Network:
 
     def hidden(self, micro: MicroBatch) -> Tensor:
         """Last hidden states (N, H) of the predictors."""
+        if self._decoder is not None:
+            return self._native_hidden(self._decoder, micro)
         with self._autocast():
             states = self.backbone(**self._inputs(micro)).last_hidden_state
         return states.flatten(0, 1)[micro.predictors.to(self.device)]
+
+    def _native_hidden(self, decoder: Decoder, micro: MicroBatch) -> Tensor:
+        decoder.prepare(self.dtype)
+        real = micro.real
+        place = torch.empty(micro.ids.numel(), dtype=torch.int64)
+        place[real] = torch.arange(len(real))
+        layout = RowLayout(micro.layout(), decoder.heads, self.device)
+        ids, positions = (table.flatten()[real].to(self.device) for table in (micro.ids, micro.positions))
+        return decoder.hidden(ids, positions, decoder.over(layout))[place[micro.predictors].to(self.device)]
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32)

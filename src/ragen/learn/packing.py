@@ -5,6 +5,7 @@ gets the output it would get alone, while the prefix is computed once. `ragen.le
 before it is used.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ragen.learn.batch import Batch
+from ragen.models.native import Row
 
 PREFIX = 0
 PADDING = -1
@@ -23,28 +25,41 @@ PADDING = -1
 class MicroBatch:
     """What one forward pass computes: B packed rows of L tokens, and the N sampled tokens they predict.
 
-    ``ids``, ``positions`` (B, L) int64. ``blocks`` (B, L) int32: 0 = shared prefix, m ≥ 1 = the m-th row's own tokens, −1 =
-    padding; None where each row is a plain one (ordinary causal attention, padding on the right). ``predictors`` (N,)
-    int64: index into the flattened (B·L) outputs whose logits predict the sampled token; ``targets`` (N,) its id;
-    ``rows``, ``columns`` (N,) its place in the batch.
+    ``ids``, ``positions`` (B, L) int64. ``blocks`` (B, L) int32: 0 = shared prefix (or the whole of a row that stands
+    alone), m ≥ 1 = the m-th row's own tokens, −1 = padding, always on the right. ``predictors`` (N,) int64: index into the
+    flattened (B·L) outputs whose logits predict the sampled token; ``targets`` (N,) its id; ``rows``, ``columns`` (N,) its
+    place in the batch.
     """
 
     ids: Tensor
     positions: Tensor
-    blocks: Tensor | None
+    blocks: Tensor
     predictors: Tensor
     targets: Tensor
     rows: Tensor
     columns: Tensor
 
     @property
-    def tokens(self) -> int:
-        """Processed tokens, padding included."""
-        return self.ids.numel()
+    def real(self) -> Tensor:
+        """Which of the flattened (B·L) places hold a token, by index (F,)."""
+        return (self.blocks.flatten() != PADDING).nonzero().flatten()
+
+    def layout(self) -> list[Row]:
+        """The original rows over the F real tokens: a packed row's members each see the shared prefix and themselves."""
+        rows, start = [], 0
+        for line in self.blocks:
+            marks = line[line != PADDING]
+            prefix = (marks == PREFIX).nonzero().flatten() + start
+            rows += [Row(prefix, len(prefix))] if len(prefix) else []
+            for member in range(1, int(marks.max()) + 1):
+                own = (marks == member).nonzero().flatten() + start
+                rows += [Row(torch.cat([prefix, own]), len(own))] if len(own) else []
+            start += len(marks)
+        return rows
 
     def attention_mask(self, device: torch.device) -> Tensor | None:
-        """(B, 1, L, L) bool, True = may attend; None where ordinary causal attention is meant."""
-        if self.blocks is None:
+        """(B, 1, L, L) bool, True = may attend; None where ordinary causal attention is all there is."""
+        if int(self.blocks.max()) == PREFIX:
             return None
         blocks = self.blocks.to(device)
         query, key = blocks[:, :, None], blocks[:, None, :]
@@ -61,11 +76,14 @@ class _Pack:
     length: int
 
 
-def plan(batch: Batch, rows: Sequence[int], *, budget: int, pack: bool, attention_scale: float) -> list[MicroBatch]:
+def plan(
+    batch: Batch, rows: Sequence[int], *, budget: int, pack: bool, attention_scale: float = math.inf, padded: bool = True
+) -> list[MicroBatch]:
     """Split ``rows`` of the batch into micro-batches of at most ``budget`` processed tokens (one longer row stays whole).
 
     Rows without a sampled token are left out. Rows are packed where that is cheaper; the cost of a row of L tokens is taken
-    as L·(1 + L / ``attention_scale``). Rows of similar length share a micro-batch. The result is deterministic.
+    as L·(1 + L / ``attention_scale``): dense masks make long packed rows dear. Where padding is computed too (``padded``) it
+    counts against the budget; rows of similar length share a micro-batch. The result is deterministic.
     """
     ids, lengths = batch.ids.numpy(), batch.lengths.numpy()
     wanted = [int(r) for r in rows if bool(batch.mask[r].any())]
@@ -79,8 +97,10 @@ def plan(batch: Batch, rows: Sequence[int], *, budget: int, pack: bool, attentio
     packs.sort(key=lambda p: (p.length, p.rows))
     batches: list[list[_Pack]] = []
     for item in packs:
-        if batches and item.length * (len(batches[-1]) + 1) <= budget:
-            batches[-1].append(item)
+        before = batches[-1] if batches else []
+        size = item.length * (len(before) + 1) if padded else item.length + sum(p.length for p in before)
+        if before and size <= budget:
+            before.append(item)
         else:
             batches.append([item])
     return [_micro_batch(batch, chosen) for chosen in batches]
@@ -126,7 +146,7 @@ def _micro_batch(batch: Batch, packs: list[_Pack]) -> MicroBatch:
     blocks = torch.full((len(packs), width), PADDING, dtype=torch.int32)
     predictors, targets, rows, columns = [], [], [], []
     for line, item in enumerate(packs):
-        offset = item.prefix
+        offset = item.prefix  # a row that stands alone is all prefix
         ids[line, :offset] = batch.ids[item.rows[0], :offset]
         blocks[line, :offset] = PREFIX
         for member, r in enumerate(item.rows, start=1):
@@ -143,11 +163,10 @@ def _micro_batch(batch: Batch, packs: list[_Pack]) -> MicroBatch:
             rows.append(torch.full_like(sampled, r))
             columns.append(sampled)
             offset = end
-    packed = any(len(p.rows) > 1 for p in packs)
     return MicroBatch(
         ids,
         positions,
-        blocks if packed else None,
+        blocks,
         torch.cat(predictors),
         torch.cat(targets),
         torch.cat(rows),

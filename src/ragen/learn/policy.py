@@ -122,7 +122,7 @@ class Policy:
 
     @contextmanager
     def training_mode(self) -> Iterator[None]:
-        """Train mode inside, the mode before restored after (B22); dropout is 0, so both compute the same."""
+        """Train mode inside, the mode before restored after (B22); dropout is 0, so both compute the same. Frees cast weights."""
         modules = [self.model, *([self.critic.model] if self.critic is not None else [])]
         before = [module.training for module in modules]
         for module in modules:
@@ -132,6 +132,9 @@ class Policy:
         finally:
             for module, mode in zip(modules, before, strict=True):
                 module.train(mode)
+            for network in (self.network, self.critic):
+                if network is not None:
+                    network.release()
 
 
 def _value_head(network: Network) -> nn.Linear:

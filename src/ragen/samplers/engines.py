@@ -1,6 +1,5 @@
 """How a causal LM is run while it decodes: with rows kept alive across turns, or plainly for models that cannot."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,35 +8,25 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ragen.models.attention import use_attention
+from ragen.models.native import Decoder
 from ragen.samplers.base import Request
+from ragen.samplers.passes import NativePass, RowPass, TransformersPass, cache_argument
 from ragen.samplers.rows import GROW, KeyValueRows
 
 BLOCK_TOKENS = 2048  # processed tokens a prefill pass at most
 CHECK_LENGTHS = (7, 3, 12)
 
 
-def cache_argument(model: torch.nn.Module) -> str | None:
-    """The name under which the model's forward takes a key-value cache (transformers renamed it), or None."""
-    names = inspect.signature(model.forward).parameters
-    return next((name for name in ("cache", "past_key_values") if name in names), None)
-
-
 class RowEngine:
     """Decodes with ``KeyValueRows``: a slot pays only for ids it does not hold yet, equal new contexts are run once."""
 
-    def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
-        self.model = model
-        self.dtype = dtype
-        argument, base = cache_argument(model), model.base_model
-        self._cache_argument = argument or "cache"
-        # prefill needs keys and values but no logits: run the model without its head
-        self._backbone = base if base is not model and cache_argument(base) == argument else model
+    def __init__(self, forward: RowPass, dtype: torch.dtype, device: torch.device) -> None:
+        self.forward, self.dtype, self.device = forward, dtype, device
         self.release()
 
     def release(self) -> None:
         """Forget all slots and free their memory."""
-        self._rows = KeyValueRows(self.dtype, self.model.device)
+        self._rows = KeyValueRows(self.dtype, self.device)
         self._slots: list[int] = []  # the slot of each row
         self._held: dict[int, tuple[int, ...]] = {}
 
@@ -54,7 +43,7 @@ class RowEngine:
             kept.append(min(_common_prefix(self._held.pop(slot, ()), context), len(context) - 1))
         budget = max(request.max_new_tokens for request in requests)
         self._rows.reserve(len(self._slots), max(map(len, contexts)) + min(budget, GROW))
-        self._rows.lengths[: len(kept)] = torch.tensor(kept, device=self.model.device)
+        self._rows.lengths[: len(kept)] = torch.tensor(kept, device=self.device)
         leaders: dict[tuple[int, ...], int] = {}
         followers: dict[int, list[tuple[int, int]]] = {}
         todo = []
@@ -77,7 +66,7 @@ class RowEngine:
         positions = self._rows.open_step(n)
         if self._rows.span > self._rows.columns:
             self._rows.reserve(self._rows.rows, self._rows.span)
-        logits = self._forward(self.model, tokens[:, None], positions, logits_to_keep=1).logits[:, -1]
+        logits = self.forward.logits(tokens[:, None], positions, self._rows)
         self._rows.lengths[:n] += advance
         return logits
 
@@ -97,12 +86,6 @@ class RowEngine:
         for request, ids in zip(requests, sampled, strict=True):
             self._held[request.slot] = request.context + ids[:-1]
 
-    def _forward(self, module: torch.nn.Module, ids: Tensor, positions: Tensor, **extra: Any) -> Any:
-        seen = torch.ones(ids.shape[0], self._rows.span, dtype=torch.int64, device=ids.device)
-        with use_attention(self.model):
-            cache = {self._cache_argument: self._rows}
-            return module(input_ids=ids, attention_mask=seen, position_ids=positions, use_cache=True, **cache, **extra)
-
     def _prefill(self, todo: list[tuple[int, tuple[int, ...]]]) -> None:
         todo.sort(key=lambda item: (int(self._rows.lengths[item[0]]) > 0, len(item[1])))
         while todo:
@@ -113,14 +96,12 @@ class RowEngine:
             rows = [row for row, _ in block]
             width = max(len(ids) for _, ids in block)
             # ids that fill a short row up are written behind its end and overwritten by what comes next
-            ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for _, new in block], device=self.model.device)
+            ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for _, new in block], device=self.device)
             positions = self._rows.open_block(rows, width)
             if self._rows.span > self._rows.columns:
                 self._rows.reserve(self._rows.rows, self._rows.span)
-            self._forward(
-                self._backbone, ids, positions, **({} if self._backbone is not self.model else {"logits_to_keep": 1})
-            )
-            self._rows.lengths[rows] += torch.tensor([len(new) for _, new in block], device=self.model.device)
+            self.forward.fill(ids, positions, self._rows)
+            self._rows.lengths[rows] += torch.tensor([len(new) for _, new in block], device=self.device)
 
     def _place(self, slots: Sequence[int]) -> list[int]:
         """Bring these slots to the first rows, moving as few as possible; returns the index of each row's slot."""
@@ -187,13 +168,14 @@ class PlainEngine:
         self.release()
 
 
-def choose_engine(model: PreTrainedModel, dtype: torch.dtype) -> "RowEngine | PlainEngine":
+def choose_engine(model: PreTrainedModel, decoder: Decoder | None, dtype: torch.dtype) -> "RowEngine | PlainEngine":
     """The row engine if its logits equal the plain model's on this very model, else the plain one."""
-    return RowEngine(model, dtype) if rows_agree(model) else PlainEngine(model)
+    forward = TransformersPass(model) if decoder is None else NativePass(decoder)
+    return RowEngine(forward, dtype, model.device) if rows_agree(model, forward) else PlainEngine(model)
 
 
 @torch.no_grad()
-def rows_agree(model: PreTrainedModel, tolerance: float = 1e-4) -> bool:
+def rows_agree(model: PreTrainedModel, forward: RowPass, tolerance: float = 1e-4) -> bool:
     """Whether prefill, decoding and a second turn in rows give the logits of plain forward passes (float32).
 
     The tolerance is relative to the largest logit (at least 1).
@@ -203,7 +185,7 @@ def rows_agree(model: PreTrainedModel, tolerance: float = 1e-4) -> bool:
     rng = np.random.default_rng(0)
     size = int(model.get_input_embeddings().weight.shape[0])
     texts = [tuple(rng.integers(size, size=n + 5).tolist()) for n in CHECK_LENGTHS]
-    engine = RowEngine(model, torch.float32)
+    engine = RowEngine(forward, torch.float32, model.device)
     try:
         for cut, turns in ((0, (0, 1)), (4, (4, 5))):
             engine.begin([Request(i, t[: n + cut], 0, 8) for i, (t, n) in enumerate(zip(texts, CHECK_LENGTHS, strict=True))])

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from ragen.episode import Completion, StopReason
 from ragen.errors import ModelError, TrainingError
+from ragen.models.native import Decoder
 from ragen.samplers.base import Request, SamplingParams
 from ragen.samplers.draw import Draw, Drawer, StopFinder, decode
 from ragen.samplers.engines import PlainEngine, RowEngine, choose_engine
@@ -50,10 +51,20 @@ class HFSampler:
     reuse (``reuses_cache`` is then False). Under bfloat16 the float32 weights are run by autocast, as the learner runs them,
     so both round at the same places; the weights are cast once a collection.
 
+    Llama-type models run through `ragen.models.native` (unless ``native`` is False), exactly as the learner runs them.
+
     ``end_ids`` end a reply and are part of it. Embeddings are never resized and no pad token is needed.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Any, *, end_ids: frozenset[int], dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any,
+        *,
+        end_ids: frozenset[int],
+        dtype: torch.dtype,
+        native: bool = True,
+    ) -> None:
         self.version = 0
         self._module = model
         # adapters of peft live inside the base model: running that one runs them
@@ -65,7 +76,8 @@ class HFSampler:
         self._packed = PackedLinears(self._model, dtype)
         self._seen = _fingerprint(self._model)
         with _inference(self._model, torch.float32):
-            self._engine: RowEngine | PlainEngine = choose_engine(self._model, dtype)
+            self._decoder = Decoder.find(self._model) if native else None
+            self._engine: RowEngine | PlainEngine = choose_engine(self._model, self._decoder, dtype)
 
     @property
     def reuses_cache(self) -> bool:
@@ -84,7 +96,7 @@ class HFSampler:
             self.release()
         completions: list[Completion | None] = [None] * len(requests)
         finder = StopFinder(self._tokenizer, params.stop_strings) if params.stop_strings else None
-        with _inference(self._model, self._dtype), self._packed.use():
+        with self._computing():
             try:
                 for batch in self._engine.batches(requests):
                     part = [requests[i] for i in batch]
@@ -118,7 +130,19 @@ class HFSampler:
         """Forget all slots and free their memory."""
         self._engine.release()
         self._packed.drop()
+        if self._decoder is not None:
+            self._decoder.drop()
         self._seen = _fingerprint(self._model)
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        if self._decoder is not None:
+            self._decoder.prepare(self._dtype, pack=True)
+            with torch.no_grad():
+                yield
+        else:
+            with _inference(self._model, self._dtype), self._packed.use():
+                yield
 
     def _decode(self, requests: Sequence[Request], params: SamplingParams, finder: StopFinder | None) -> list[Completion]:
         n, device = len(requests), self._model.device

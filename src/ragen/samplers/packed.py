@@ -1,37 +1,16 @@
-"""bfloat16 copies of a model's linear weights in the layout that oneDNN's matrix products want.
+"""Packed bfloat16 copies of a Hugging Face model's linear weights, for sampling through transformers.
 
 Under autocast a CPU product of a few rows casts and re-orders the whole weight each time, which costs more than the product.
-Packed once a collection, the results are bit for bit those of autocast (probed at start-up; otherwise nothing is packed),
-so a sampler that uses them rounds where the learner rounds.
+Packed once a collection, the results are bit for bit those of autocast.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-
-@cache
-def packing_works() -> bool:
-    """Whether this torch build and processor multiply by packed weights exactly as ``linear`` in bfloat16 does."""
-    try:
-        x, weight = (torch.linspace(-1, 1, n).reshape(-1, 24).bfloat16() for n in (72, 384))
-        bias = torch.linspace(-1, 1, 16).bfloat16()
-        with torch.no_grad():
-            return all(torch.equal(functional.linear(x, weight, b), _multiply(x, _pack(weight), b)) for b in (None, bias))
-    except (AttributeError, NotImplementedError, RuntimeError):
-        return False
-
-
-def _pack(weight: Tensor) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight, None)
-
-
-def _multiply(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+from ragen.models.onednn import pack_weight, packed_linear, packing_works
 
 
 class PackedLinears:
@@ -64,6 +43,6 @@ class PackedLinears:
 
 def _forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
     with torch.no_grad():
-        packed = _pack(layer.weight.detach().bfloat16())
+        packed = pack_weight(layer.weight.detach().bfloat16())
         bias = None if layer.bias is None else layer.bias.detach().bfloat16()
-    return lambda x: _multiply(x.bfloat16(), packed, bias)
+    return lambda x: packed_linear(x.bfloat16(), packed, bias)

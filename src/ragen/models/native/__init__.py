@@ -1,0 +1,7 @@
+"""Our own forward pass for decoder models of the Llama family, on the weights of the Hugging Face module itself."""
+
+from ragen.models.native.attention import attend, causal_blocks
+from ragen.models.native.decoder import Decoder
+from ragen.models.native.rows import Row, RowLayout
+
+__all__ = ["Decoder", "Row", "RowLayout", "attend", "causal_blocks"]

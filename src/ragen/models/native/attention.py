@@ -1,0 +1,103 @@
+"""Attention of rows over their own keys: column j of a row's keys holds the token at position j.
+
+The sampler's cache and the learner's packed batches both come here in this shape, with the same products and the same
+roundings in the same order, so that the two agree: bit for bit where a machine's products do not depend on the number of
+rows (bfloat16 ones on x86 do not), else to rounding.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SCORES = 1 << 21  # attention scores worked on at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some queries of some rows: ``rows`` × ``queries``, the ``seen`` first columns, and what is added to the scores."""
+
+    rows: slice
+    queries: slice
+    seen: int
+    bias: Tensor  # (rows, 1, 1, queries, seen) float32: 0 where a query may look, −inf where not
+
+
+def causal_blocks(positions: Tensor, columns: int, heads: int) -> list[Block]:
+    """Cut queries at ``positions`` (B, q), each below ``columns``, into blocks of at most `SCORES` scores.
+
+    A query at position p sees the columns 0 … p. The blocks serve every layer of a forward pass.
+    """
+    rows, width = positions.shape
+    step = max(1, min(width, SCORES // (heads * columns)))
+    count = max(1, SCORES // (heads * step * columns))
+    blocks = []
+    for top in range(0, rows, count):
+        for left in range(0, width, step):
+            part = positions[top : top + count, left : left + step]
+            seen = columns if width == 1 else int(part.max()) + 1
+            hidden = torch.arange(seen, device=positions.device) > part[:, :, None]
+            bias = torch.zeros(hidden.shape, device=positions.device).masked_fill_(hidden, -torch.inf)
+            blocks.append(Block(slice(top, top + count), slice(left, left + step), seen, bias[:, None, None]))
+    return blocks
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, blocks: list[Block], scale: float) -> Tensor:
+    """softmax(scale · q · kᵀ) · v.
+
+    Args:
+        queries: (B, heads, q, d).
+        keys, values: (B, kv heads, k, d); a key-value head serves heads / kv heads consecutive query heads.
+        blocks: of `causal_blocks`.
+
+    Returns (B, heads, q, d). Scores and weights are rounded to the inputs' type; the softmax is float32.
+    """
+    if len(blocks) == 1:
+        seen = blocks[0].seen
+        return (_weights(queries, keys[:, :, :seen], blocks[0].bias, scale) @ values[:, :, :seen]).view(queries.shape)
+    out = torch.empty_like(queries)
+    for block, q in _cut(queries, blocks):
+        weights = _weights(q, keys[block.rows, :, : block.seen], block.bias, scale)
+        out[block.rows, :, block.queries] = (weights @ values[block.rows, :, : block.seen]).view(q.shape)
+    return out
+
+
+def attend_backward(
+    gradient: Tensor, queries: Tensor, keys: Tensor, values: Tensor, blocks: list[Block], scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `attend` for queries (in their type), keys and values (float32).
+
+    With weights p and o = p·v: ∂v = pᵀ·∂o, ∂s = p ∘ (∂o·vᵀ − Σ_k p ∘ ∂o·vᵀ), ∂q = scale·∂s·k, ∂k = scale·∂sᵀ·q. The weights
+    are computed again from queries and keys: nothing of size (q, k) is kept between the passes.
+    """
+    grad_queries = torch.empty_like(queries)
+    grad_keys = torch.zeros_like(keys, dtype=torch.float32)
+    grad_values = torch.zeros_like(grad_keys)
+    for block, q in _cut(queries, blocks):
+        k, v = keys[block.rows, :, : block.seen], values[block.rows, :, : block.seen]
+        weights = _weights(q, k, block.bias, scale)
+        up = _grouped(gradient[block.rows, :, block.queries], k)
+        grad_values[block.rows, :, : block.seen] += weights.transpose(2, 3) @ up
+        inner, wide = (up @ v.transpose(2, 3)).float(), weights.float()
+        inner = inner.sub_(torch.linalg.vecdot(wide, inner)[..., None]).mul_(wide).mul_(scale).to(weights.dtype)
+        grad_queries[block.rows, :, block.queries] = (inner @ k).view(q.shape)
+        grad_keys[block.rows, :, : block.seen] += inner.transpose(2, 3) @ _grouped(q, k)
+    return grad_queries, grad_keys, grad_values
+
+
+def _cut(queries: Tensor, blocks: list[Block]) -> Iterator[tuple[Block, Tensor]]:
+    for block in blocks:
+        yield block, queries[block.rows, :, block.queries]
+
+
+def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tensor:
+    """(B, kv heads, group · q, k) attention weights in the keys' type."""
+    (rows, heads, width, _), (shared, seen) = queries.shape, keys.shape[1:3]
+    scores = (_grouped(queries, keys) @ keys.transpose(2, 3)).view(rows, shared, heads // shared, width, seen)
+    return torch.softmax(torch.add(bias, scores, alpha=scale), dim=-1).to(keys.dtype).view(rows, shared, -1, seen)
+
+
+def _grouped(queries: Tensor, keys: Tensor) -> Tensor:
+    """(B, heads, q, d) → (B, kv heads, group · q, d)."""
+    return queries.reshape(queries.shape[0], keys.shape[1], -1, queries.shape[3])

@@ -1,0 +1,123 @@
+"""A flat batch of tokens seen as rows: which tokens ask, and which tokens they may look at.
+
+Rows that begin alike share the tokens of their common prefix. Only attention needs rows; everything else in a layer works
+on the flat tokens, without padding.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ragen.models.native.attention import Block, attend, attend_backward, causal_blocks
+
+WASTE = 1.25  # rows share a bucket while it holds at most this many times their own scores
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row's tokens as indices into the flat batch: ``keys`` in order of position; the last ``queries`` of them ask."""
+
+    keys: Tensor
+    queries: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """B rows side by side. ``queries`` (B, q), ``keys`` (B, k): indices of tokens, padded with 0; ``real`` (B, q) bool."""
+
+    queries: Tensor
+    keys: Tensor
+    real: Tensor
+    blocks: list[Block]
+
+
+class RowLayout:
+    """Rows in buckets of similar size. Every flat token asks in exactly one row."""
+
+    def __init__(self, rows: Sequence[Row], heads: int, device: torch.device) -> None:
+        self.buckets = [_bucket(group, heads, device) for group in _grouped_rows(rows)]
+        places = torch.cat([bucket.queries[bucket.real] for bucket in self.buckets])
+        self.order = torch.empty_like(places)  # where each flat token stands among the queries of all buckets
+        self.order[places] = torch.arange(len(places), device=device)
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+        """Attention of flat tokens: queries (N, heads, d), keys and values (N, kv heads, d) → (N, heads, d)."""
+        out: Tensor = _Attend.apply(queries, keys, values, self, scale)
+        return out
+
+
+class _Attend(torch.autograd.Function):
+    """Gathers each bucket, attends, and scatters back; the backward pass gathers again."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, layout: RowLayout, scale: float) -> Tensor:
+        ctx.save_for_backward(queries, keys, values)
+        ctx.layout, ctx.scale = layout, scale
+        parts = []
+        for bucket in layout.buckets:
+            q, k, v = _gathered(queries, keys, values, bucket)
+            parts.append(attend(q, k, v, bucket.blocks, scale).transpose(1, 2)[bucket.real])
+        return _joined(parts)[layout.order]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        queries, keys, values = ctx.saved_tensors
+        layout = ctx.layout
+        parts = []
+        grad_keys = torch.zeros(keys.shape, dtype=torch.float32, device=keys.device)
+        grad_values = torch.zeros_like(grad_keys)
+        for bucket in layout.buckets:
+            up = gradient[bucket.queries].masked_fill_(~bucket.real[..., None, None], 0.0).transpose(1, 2).contiguous()
+            q, k, v = _gathered(queries, keys, values, bucket)
+            dq, dk, dv = attend_backward(up, q, k, v, bucket.blocks, ctx.scale)
+            parts.append(dq.transpose(1, 2)[bucket.real])
+            index = bucket.keys.flatten()
+            grad_keys.index_add_(0, index, dk.transpose(1, 2).flatten(0, 1))
+            grad_values.index_add_(0, index, dv.transpose(1, 2).flatten(0, 1))
+        return _joined(parts)[layout.order], grad_keys.to(keys.dtype), grad_values.to(values.dtype), None, None
+
+
+def _gathered(queries: Tensor, keys: Tensor, values: Tensor, bucket: _Bucket) -> tuple[Tensor, Tensor, Tensor]:
+    q = queries[bucket.queries].transpose(1, 2).contiguous()
+    return q, keys[bucket.keys].transpose(1, 2).contiguous(), values[bucket.keys].transpose(1, 2).contiguous()
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _grouped_rows(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows of similar size together: greedily, in order of size, while padding stays within `WASTE`."""
+    groups: list[list[Row]] = []
+    own = 0
+    for row in sorted(rows, key=lambda row: (row.queries, len(row.keys))):
+        score = row.queries * len(row.keys)
+        if groups:
+            members = [*groups[-1], row]
+            whole = len(members) * max(r.queries for r in members) * max(len(r.keys) for r in members)
+            if whole <= WASTE * (own + score):
+                groups[-1].append(row)
+                own += score
+                continue
+        groups.append([row])
+        own = score
+    return groups
+
+
+def _bucket(rows: Sequence[Row], heads: int, device: torch.device) -> _Bucket:
+    asking, looking = max(row.queries for row in rows), max(len(row.keys) for row in rows)
+    queries = torch.zeros(len(rows), asking, dtype=torch.int64)
+    keys = torch.zeros(len(rows), looking, dtype=torch.int64)
+    positions = torch.zeros_like(queries)
+    real = torch.zeros(queries.shape, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        length = len(row.keys)
+        keys[i, :length] = row.keys
+        queries[i, : row.queries] = row.keys[length - row.queries :]
+        positions[i, : row.queries] = torch.arange(length - row.queries, length)
+        real[i, : row.queries] = True
+    blocks = causal_blocks(positions.to(device), looking, heads)
+    return _Bucket(queries.to(device), keys.to(device), real.to(device), blocks)
