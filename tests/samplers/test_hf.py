@@ -9,15 +9,16 @@ import torch
 from ragen.episode import StopReason
 from ragen.errors import ModelError, TrainingError
 from ragen.samplers.base import Request, SamplingParams
-from ragen.samplers.engines import PlainEngine, RowEngine
+from ragen.samplers.engines import PlainEngine
 from ragen.samplers.hf import HFSampler
+from ragen.samplers.passes import NativePass
 from ragen.samplers.rows import KeyValueRows
 
 GREEDY = SamplingParams(temperature=0)
 
 
-def make(model, tokenizer, ends=frozenset({2}), dtype=torch.float32):
-    return HFSampler(model, tokenizer, end_ids=frozenset(ends), dtype=dtype)
+def make(model, tokenizer, ends=frozenset({2}), dtype=torch.float32, native=True):
+    return HFSampler(model, tokenizer, end_ids=frozenset(ends), dtype=dtype, native=native)
 
 
 def prompts(count, vocabulary, longest=30, seed=0):
@@ -70,9 +71,7 @@ def test_a_turn_runs_only_ids_its_slot_has_not_seen(llama, tokenizer, monkeypatc
     sampler = make(llama, tokenizer)
     seen = []
     original = NativePass._hidden
-    monkeypatch.setattr(
-        NativePass, "_hidden", lambda self, ids, *rest: seen.append(ids.shape) or original(self, ids, *rest)
-    )
+    monkeypatch.setattr(NativePass, "_hidden", lambda self, ids, *rest: seen.append(ids.shape) or original(self, ids, *rest))
     context = tuple(range(10, 40))
     (first,) = sampler.generate([Request(0, context, 1, 5)], GREEDY)
     assert seen[0] == (1, 29)
@@ -87,9 +86,7 @@ def test_members_of_a_group_are_prefilled_once(llama, tokenizer, monkeypatch):
     sampler = make(llama, tokenizer)
     seen = []
     original = NativePass._hidden
-    monkeypatch.setattr(
-        NativePass, "_hidden", lambda self, ids, *rest: seen.append(ids.shape) or original(self, ids, *rest)
-    )
+    monkeypatch.setattr(NativePass, "_hidden", lambda self, ids, *rest: seen.append(ids.shape) or original(self, ids, *rest))
     groups = [tuple(range(5, 25)), tuple(range(40, 60))]
     requests = [Request(i, groups[i // 8], i, 2) for i in range(16)]
     completions = sampler.generate(requests, SamplingParams())
@@ -200,7 +197,7 @@ def test_requests_that_make_no_sense_are_refused(llama, tokenizer):
 
 
 def test_a_model_outside_the_attention_interface_is_run_plainly_and_right(tokenizer, llama, monkeypatch):
-    monkeypatch.setattr("ragen.samplers.engines.rows_agree", lambda model: False)
+    monkeypatch.setattr("ragen.samplers.engines.rows_agree", lambda *_: False)
     sampler = make(llama, tokenizer)
     assert isinstance(sampler._engine, PlainEngine)
     contexts = prompts(7, len(tokenizer), longest=5, seed=5)
@@ -212,12 +209,13 @@ def test_a_model_outside_the_attention_interface_is_run_plainly_and_right(tokeni
 def test_the_start_up_check_turns_wrong_rows_down(tokenizer, llama, monkeypatch):
     original = KeyValueRows.get_query_offset
     monkeypatch.setattr(KeyValueRows, "get_query_offset", lambda self, layer=0: original(self, layer) - 1)
-    assert not make(llama, tokenizer).reuses_cache
+    assert not make(llama, tokenizer, native=False).reuses_cache
 
 
-def test_long_batches_with_uneven_budgets_are_compacted_and_stay_right(llama, tokenizer):
+@pytest.mark.parametrize("native", [True, False])
+def test_long_batches_with_uneven_budgets_are_compacted_and_stay_right(llama, tokenizer, native):
     requests = [Request(i, c, i, 1 + 3 * (i % 7)) for i, c in enumerate(prompts(40, len(tokenizer), seed=6))]
-    sampler = make(llama, tokenizer)
+    sampler = make(llama, tokenizer, native=native)
     completions = sampler.generate(requests, SamplingParams())
     for request, completion in zip(requests, completions, strict=True):
         assert_like_forward(llama, request.context, completion)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK_ELEMENTS = 1 << 21  # float32 logits worked on at a time: small enough for the cache
+CHUNK_ELEMENTS = 1 << 19  # float32 logits worked on at a time: few enough for the cache
 BLOCK_ELEMENTS = 1 << 25  # logits of one matrix product: large enough to be worth reading the weight for
 
 
@@ -130,7 +130,7 @@ def token_logprobs(
     """Log-probabilities (N,) of ``targets`` (N,) and entropies (N,), in nats and float32, at temperature T.
 
     ``hidden`` (N, H), ``weight`` (V, H), ``bias`` (V,) or None. The matrix products run in ``dtype``, everything after them
-    in float32. Memory beyond inputs and gradients: one block of 2²⁵ logits in ``dtype`` and a few chunks of 2²¹ in float32.
+    in float32. Memory beyond inputs and gradients: one block of 2²⁵ logits in ``dtype`` and a few chunks of 2¹⁹ in float32.
     """
     logprobs, entropies = _TokenLogprobs.apply(hidden, weight, bias, targets, temperature, dtype)
     return logprobs, entropies

@@ -40,6 +40,11 @@ class MicroBatch:
     columns: Tensor
 
     @property
+    def tokens(self) -> int:
+        """Places in the rows, padding included."""
+        return self.ids.numel()
+
+    @property
     def real(self) -> Tensor:
         """Which of the flattened (B·L) places hold a token, by index (F,)."""
         return (self.blocks.flatten() != PADDING).nonzero().flatten()

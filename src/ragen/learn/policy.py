@@ -122,7 +122,7 @@ class Policy:
 
     @contextmanager
     def training_mode(self) -> Iterator[None]:
-        """Train mode inside, the mode before restored after (B22); dropout is 0, so both compute the same. Frees cast weights."""
+        """Train mode inside, the mode before after (B22); dropout is 0, so both compute the same. Frees cast weights."""
         modules = [self.model, *([self.critic.model] if self.critic is not None else [])]
         before = [module.training for module in modules]
         for module in modules:

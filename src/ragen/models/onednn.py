@@ -1,7 +1,8 @@
 """bfloat16 weights in the layout that oneDNN's matrix products want, on CPUs.
 
 A product of few rows re-orders the whole weight each time, which can cost as much as the product itself; packed once, 16
-rows by 576 × 3,072 took 0.15 instead of 0.23 ms. Results are bit for bit those of ``linear`` (probed, else nothing is packed).
+rows by 576 × 3,072 took 0.15 instead of 0.23 ms. Results are bit for bit those of ``linear`` (probed; else nothing is
+packed).
 """
 
 from functools import cache

@@ -64,8 +64,6 @@ class RowEngine:
         """Feed one id a row (n,); rows with ``advance`` False stay as they are. Returns logits (n, V)."""
         n = tokens.shape[0]
         positions = self._rows.open_step(n)
-        if self._rows.span > self._rows.columns:
-            self._rows.reserve(self._rows.rows, self._rows.span)
         logits = self.forward.logits(tokens[:, None], positions, self._rows)
         self._rows.lengths[:n] += advance
         return logits
@@ -98,8 +96,6 @@ class RowEngine:
             # ids that fill a short row up are written behind its end and overwritten by what comes next
             ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for _, new in block], device=self.device)
             positions = self._rows.open_block(rows, width)
-            if self._rows.span > self._rows.columns:
-                self._rows.reserve(self._rows.rows, self._rows.span)
             self.forward.fill(ids, positions, self._rows)
             self._rows.lengths[rows] += torch.tensor([len(new) for _, new in block], device=self.device)
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ragen.models.native.ops import rms_norm, rotate, swiglu
+from ragen.models.native.ops import rms_norm, rotate
 from ragen.models.native.projection import Projection
 from ragen.models.native.rows import Row, RowLayout
 
@@ -63,6 +63,7 @@ class Decoder:
         if not _is_family(model):
             return None
         decoder = cls(model)
+        decoder.prepare(torch.float32)
         device = next(model.parameters()).device
         vocabulary = model.config.get_text_config().vocab_size
         rows = [(torch.arange(n, device=device) * 7919 + 13 * n) % vocabulary for n in PROBE]
@@ -73,11 +74,10 @@ class Decoder:
         positions = torch.cat([torch.arange(n, device=device) for n in PROBE])
         try:
             got = decoder.hidden(torch.cat(rows), positions, decoder.over(layout))
-            own = [model(input_ids=row[None], output_hidden_states=True) for row in rows]
-            hidden = torch.cat([out.hidden_states[-1][0] for out in own])
-            logits = torch.cat([out.logits[0] for out in own])
+            hidden = torch.cat([model.base_model(input_ids=row[None]).last_hidden_state[0] for row in rows])
+            logits = torch.cat([model(input_ids=row[None]).logits[0] for row in rows])
             return decoder if _close(got, hidden) and _close(decoder.head(got), logits) else None
-        except (RuntimeError, AttributeError, TypeError, ValueError):  # a part of the same name with another interface
+        except (RuntimeError, AttributeError, TypeError, ValueError, IndexError):  # parts with other interfaces
             return None
 
     def prepare(self, dtype: torch.dtype, *, pack: bool = False) -> None:
@@ -106,20 +106,22 @@ class Decoder:
         stream = self._embedding(ids).float()
         cos, sin = self._rotation(positions)
         for index, layer in enumerate(self._layers):
-            states = layer.qkv(_normed(layer.attention_norm, stream, dtype)).view(len(ids), -1, self.width)
+            states = layer.qkv.of_norm(stream, layer.attention_norm, dtype).view(len(ids), -1, self.width)
             if layer.head_norms is not None:
                 states = self._head_normed(states, layer.head_norms)
             states = rotate(states, cos, sin, self.heads + self.shared)
             queries, keys, values = states.split([self.heads, self.shared, self.shared], dim=1)
             stream = stream + layer.out(attend(index, queries, keys, values).flatten(1))
-            stream = stream + layer.down(swiglu(layer.gate_up(_normed(layer.mlp_norm, stream, dtype))))
+            stream = stream + layer.down.of_swiglu(layer.gate_up.of_norm(stream, layer.mlp_norm, dtype))
         return _normed(self._norm, stream, torch.float32)
 
     def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin (N, 1, d/2), float32."""
+        """What `rotate` takes: (N, 1, d), float32."""
         like = torch.empty(0, dtype=torch.float32, device=positions.device)
-        cos, sin = (table[0, :, None, : self.width // 2] for table in self._angles(like, positions[None]))
-        return cos.contiguous(), sin.contiguous()
+        cos, sin = (table[0, :, None] for table in self._angles(like, positions[None]))
+        sign = torch.ones(self.width, device=positions.device)
+        sign[: self.width // 2] = -1.0
+        return cos, sin * sign
 
     def _head_normed(self, states: Tensor, norms: tuple[nn.Module, nn.Module]) -> Tensor:
         queries, keys, values = states.split([self.heads, self.shared, self.shared], dim=1)
@@ -149,7 +151,12 @@ def _normed(norm: Any, x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _is_family(model: Any) -> bool:
-    """Whether the module consists of exactly the parts a Llama-type decoder has (adapters make other parts of them)."""
+    """Whether the module consists of exactly the parts a Llama-type decoder has, none of them hooked or patched.
+
+    Adapters make other parts of them, so a model with LoRA is none.
+    """
+    if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or "forward" in vars(m) for m in model.modules()):
+        return False
     base, head = getattr(model, "base_model", None), model.get_output_embeddings()
     if base is None or type(head) is not nn.Linear or not len(getattr(base, "layers", ())):
         return False

@@ -7,15 +7,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ragen.models.native.ops import gated_linear, normed_linear, rms_norm, swiglu
 from ragen.models.onednn import pack_weight, packed_linear, packing_works
 
 
 class Projection:
     """y = x · Wᵀ + b, with W the rows of several ``nn.Linear`` stacked (such as query, key and value).
 
-    In a reduced type one stacked copy is kept until `drop` and renewed when a weight was written; in float32 the layers'
-    own weights are used and nothing is copied. Gradients arrive at the layers' parameters. ``pack`` keeps the copy in
-    oneDNN's layout instead, in which products of few rows are faster: for sampling, without gradients.
+    `prepare` makes one copy of the weights in the compute type (a single float32 layer needs none), which `drop` frees;
+    gradients arrive at the layers' own parameters. With ``pack`` the copy is in oneDNN's layout, in which products of few
+    rows are faster: for sampling, without gradients.
     """
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
@@ -30,38 +31,48 @@ class Projection:
         self._seen: tuple[Any, ...] = ()
 
     def prepare(self, dtype: torch.dtype, *, pack: bool) -> None:
-        """Make the copies that products in ``dtype`` need, or renew them."""
+        """Make the copies that products in ``dtype`` need, or renew them where a weight was written."""
         weights = [layer.weight for layer in self._layers]
         biases = [layer.bias for layer in self._layers]
         seen = (dtype, pack, *(p._version for p in [*weights, *biases] if p is not None))
-        if seen == self._seen:
+        if seen == self._seen or (dtype is torch.float32 and len(self._layers) == 1):
             return
         self.drop()
         self._seen = seen
-        if dtype is torch.float32:
-            return
         with torch.no_grad():
-            weight = torch.cat([w.to(dtype) for w in weights])
+            self._weight = torch.cat([w.to(dtype) for w in weights])
             if any(b is not None for b in biases):
                 zeros = [w.new_zeros(w.shape[0]) if b is None else b for w, b in zip(weights, biases, strict=True)]
                 self._bias = torch.cat([b.to(dtype) for b in zeros])
-            if pack and dtype is torch.bfloat16 and weight.device.type == "cpu" and packing_works():
-                self._packed = pack_weight(weight)
-            else:
-                self._weight = weight
+            if pack and dtype is torch.bfloat16 and self._weight.device.type == "cpu" and packing_works():
+                self._packed, self._weight = pack_weight(self._weight), None
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, in) in the prepared type → (N, out) in the same."""
         if self._packed is not None:
             return packed_linear(x, self._packed, self._bias)
-        if self._weight is None:
-            parts = [functional.linear(x, layer.weight, layer.bias) for layer in self._layers]
-            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return functional.linear(x, *self._operands())
+
+    def of_norm(self, x: Tensor, norm: Any, dtype: torch.dtype) -> Tensor:
+        """The product with x after a root-mean-square norm (a module with ``weight`` and ``variance_epsilon``)."""
         if not torch.is_grad_enabled():
-            return functional.linear(x, self._weight, self._bias)
-        weight = _Copied.apply(self._weight, *(layer.weight for layer in self._layers))
-        bias = None if self._bias is None else _Copied.apply(self._bias, *(layer.bias for layer in self._layers))
-        return functional.linear(x, weight, bias)
+            return self(rms_norm(x, norm.weight, norm.variance_epsilon, dtype))
+        return normed_linear(x, norm.weight, norm.variance_epsilon, *self._operands())
+
+    def of_swiglu(self, x: Tensor) -> Tensor:
+        """The product with `swiglu` of x (N, 2 · in)."""
+        return gated_linear(x, *self._operands()) if torch.is_grad_enabled() else self(swiglu(x))
+
+    def _operands(self) -> tuple[Tensor, Tensor | None]:
+        if self._weight is None:
+            (layer,) = self._layers
+            return layer.weight, layer.bias
+        if not torch.is_grad_enabled():
+            return self._weight, self._bias
+        weight: Tensor = _Copied.apply(self._weight, *(layer.weight for layer in self._layers))
+        if self._bias is None:
+            return weight, None
+        return weight, _Copied.apply(self._bias, *(layer.bias for layer in self._layers))
 
 
 class _Copied(torch.autograd.Function):
@@ -74,6 +85,5 @@ class _Copied(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        parts = gradient.split([size for size in ctx.sizes if size])
-        iterator = iter(parts)
-        return None, *(next(iterator).float() if size else None for size in ctx.sizes)
+        parts = iter(gradient.split([size for size in ctx.sizes if size]))
+        return None, *(next(parts).float() if size else None for size in ctx.sizes)

@@ -59,7 +59,8 @@ class _Attend(torch.autograd.Function):
         parts = []
         for bucket in layout.buckets:
             q, k, v = _gathered(queries, keys, values, bucket)
-            parts.append(attend(q, k, v, bucket.blocks, scale).transpose(1, 2)[bucket.real])
+            out = attend(q, k, v, bucket.blocks, scale)
+            parts.append(out.transpose(1, 2)[bucket.real])
         return _joined(parts)[layout.order]
 
     @staticmethod
@@ -67,22 +68,21 @@ class _Attend(torch.autograd.Function):
         queries, keys, values = ctx.saved_tensors
         layout = ctx.layout
         parts = []
-        grad_keys = torch.zeros(keys.shape, dtype=torch.float32, device=keys.device)
-        grad_values = torch.zeros_like(grad_keys)
+        grad_keys, grad_values = torch.zeros(2, *keys.shape, dtype=torch.float32, device=keys.device)
         for bucket in layout.buckets:
-            up = gradient[bucket.queries].masked_fill_(~bucket.real[..., None, None], 0.0).transpose(1, 2).contiguous()
+            up = gradient[bucket.queries].masked_fill_(~bucket.real[..., None, None], 0.0).transpose(1, 2)
             q, k, v = _gathered(queries, keys, values, bucket)
-            dq, dk, dv = attend_backward(up, q, k, v, bucket.blocks, ctx.scale)
-            parts.append(dq.transpose(1, 2)[bucket.real])
+            found = attend_backward(up, q, k, v, bucket.blocks, ctx.scale)
+            parts.append(found[0].transpose(1, 2)[bucket.real])
             index = bucket.keys.flatten()
-            grad_keys.index_add_(0, index, dk.transpose(1, 2).flatten(0, 1))
-            grad_values.index_add_(0, index, dv.transpose(1, 2).flatten(0, 1))
+            for whole, part in zip((grad_keys, grad_values), found[1:], strict=True):  # summed in float32
+                whole.index_add_(0, index, part.transpose(1, 2).flatten(0, 1).float())
         return _joined(parts)[layout.order], grad_keys.to(keys.dtype), grad_values.to(values.dtype), None, None
 
 
-def _gathered(queries: Tensor, keys: Tensor, values: Tensor, bucket: _Bucket) -> tuple[Tensor, Tensor, Tensor]:
-    q = queries[bucket.queries].transpose(1, 2).contiguous()
-    return q, keys[bucket.keys].transpose(1, 2).contiguous(), values[bucket.keys].transpose(1, 2).contiguous()
+def _gathered(queries: Tensor, keys: Tensor, values: Tensor, bucket: _Bucket) -> list[Tensor]:
+    indices = (bucket.queries, bucket.keys, bucket.keys)
+    return [part[index].transpose(1, 2) for part, index in zip((queries, keys, values), indices, strict=True)]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
