@@ -68,6 +68,7 @@ def test_a9_log_probabilities_equal_a_plain_pass_over_three_turns_of_uneven_rows
 
 
 def test_a_turn_runs_only_ids_its_slot_has_not_seen(llama, tokenizer, monkeypatch):
+    monkeypatch.setattr("ragen.samplers.engines.QUERIES", 1)  # no rounding up
     sampler = make(llama, tokenizer)
     seen = []
     original = NativePass._hidden
@@ -83,6 +84,7 @@ def test_a_turn_runs_only_ids_its_slot_has_not_seen(llama, tokenizer, monkeypatc
 
 
 def test_members_of_a_group_are_prefilled_once(llama, tokenizer, monkeypatch):
+    monkeypatch.setattr("ragen.samplers.engines.QUERIES", 1)  # no rounding up
     sampler = make(llama, tokenizer)
     seen = []
     original = NativePass._hidden

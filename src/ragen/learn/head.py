@@ -5,9 +5,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from ragen.models.shapes import TOKENS, rounded
 
 CHUNK_ELEMENTS = 1 << 19  # float32 logits worked on at a time: few enough for the cache
-BLOCK_ELEMENTS = 1 << 25  # logits of one matrix product: large enough to be worth reading the weight for
+BLOCK_ELEMENTS = 1 << 24  # logits of one matrix product: large enough to be worth reading the weight for
 
 
 class _TokenLogprobs(torch.autograd.Function):
@@ -78,7 +81,7 @@ class _Logits:
         self.hidden, self.weight = hidden.to(dtype), weight.to(dtype)
         self._bias, self._scale = bias, 1.0 / temperature
         count, vocabulary = hidden.shape[0], weight.shape[0]
-        self._block = max(1, min(count, BLOCK_ELEMENTS // vocabulary))
+        self._block = max(1, min(count, BLOCK_ELEMENTS // vocabulary // TOKENS * TOKENS))
         self._chunk = max(1, min(self._block, CHUNK_ELEMENTS // vocabulary))
         self._product = self.hidden.new_empty(self._block, vocabulary)
         self._logits = (
@@ -130,7 +133,10 @@ def token_logprobs(
     """Log-probabilities (N,) of ``targets`` (N,) and entropies (N,), in nats and float32, at temperature T.
 
     ``hidden`` (N, H), ``weight`` (V, H), ``bias`` (V,) or None. The matrix products run in ``dtype``, everything after them
-    in float32. Memory beyond inputs and gradients: one block of 2²⁵ logits in ``dtype`` and a few chunks of 2¹⁹ in float32.
+    in float32. Memory beyond inputs and gradients: one block of 2²⁴ logits in ``dtype`` and a few chunks of 2¹⁹ in float32.
     """
+    count = len(targets)
+    more = rounded(count, TOKENS) - count
+    hidden, targets = functional.pad(hidden, (0, 0, 0, more)), functional.pad(targets, (0, more))
     logprobs, entropies = _TokenLogprobs.apply(hidden, weight, bias, targets, temperature, dtype)
-    return logprobs, entropies
+    return logprobs[:count], entropies[:count]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ragen.episode import Segment
 from ragen.errors import ModelError
@@ -20,6 +21,7 @@ from ragen.learn.batch import Batch, collate_segments
 from ragen.learn.head import token_logprobs
 from ragen.learn.packing import MicroBatch, plan
 from ragen.models.native import Decoder, RowLayout
+from ragen.models.shapes import TOKENS, rounded
 
 TOLERANCE = 1e-4
 ATTENTION_SCALE = 4.0  # row length, in hidden sizes, at which attention costs as much as everything else
@@ -119,8 +121,12 @@ class Network:
         real = micro.real
         place = torch.empty(micro.ids.numel(), dtype=torch.int64)
         place[real] = torch.arange(len(real))
-        layout = RowLayout(micro.layout(), decoder.heads, self.device)
-        ids, positions = (table.flatten()[real].to(self.device) for table in (micro.ids, micro.positions))
+        size = rounded(len(real), TOKENS)
+        layout = RowLayout(micro.layout(), decoder.heads, self.device, size)
+        ids, positions = (
+            functional.pad(table.flatten()[real], (0, size - len(real))).to(self.device)
+            for table in (micro.ids, micro.positions)
+        )
         return decoder.hidden(ids, positions, decoder.over(layout))[place[micro.predictors].to(self.device)]
 
     def _autocast(self) -> torch.autocast:

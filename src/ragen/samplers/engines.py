@@ -9,9 +9,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ragen.models.native import Decoder
+from ragen.models.shapes import COLUMNS, QUERIES, rounded
 from ragen.samplers.base import Request
 from ragen.samplers.passes import NativePass, RowPass, TransformersPass, cache_argument
-from ragen.samplers.rows import GROW, KeyValueRows
+from ragen.samplers.rows import KeyValueRows
 
 BLOCK_TOKENS = 2048  # processed tokens a prefill pass at most
 CHECK_LENGTHS = (7, 3, 12)
@@ -42,7 +43,7 @@ class RowEngine:
         for slot, context in zip(self._slots, contexts, strict=False):
             kept.append(min(_common_prefix(self._held.pop(slot, ()), context), len(context) - 1))
         budget = max(request.max_new_tokens for request in requests)
-        self._rows.reserve(len(self._slots), max(map(len, contexts)) + min(budget, GROW))
+        self._rows.reserve(len(self._slots), max(map(len, contexts)) + min(budget, COLUMNS))
         self._rows.lengths[: len(kept)] = torch.tensor(kept, device=self.device)
         leaders: dict[tuple[int, ...], int] = {}
         followers: dict[int, list[tuple[int, int]]] = {}
@@ -92,7 +93,7 @@ class RowEngine:
                 count += 1
             block, todo = todo[:count], todo[count:]
             rows = [row for row, _ in block]
-            width = max(len(ids) for _, ids in block)
+            width = rounded(max(len(ids) for _, ids in block), QUERIES)
             # ids that fill a short row up are written behind its end and overwritten by what comes next
             ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for _, new in block], device=self.device)
             positions = self._rows.open_block(rows, width)

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from ragen.episode import Completion, StopReason
 from ragen.errors import ModelError, TrainingError
 from ragen.models.native import Decoder
+from ragen.models.shapes import ROWS, rounded
 from ragen.samplers.base import Request, SamplingParams
 from ragen.samplers.draw import Draw, Drawer, StopFinder, decode
 from ragen.samplers.engines import PlainEngine, RowEngine, choose_engine
@@ -163,9 +164,9 @@ class HFSampler:
             newest = draw.ids.cpu().numpy()
             _record(replies, order[alive], draw, torch.from_numpy(alive))
             self._stop(replies, order, alive, limits, finder)
-            if alive.any() and (~alive).sum() * COMPACT > len(alive):
+            count = rounded(int(alive.sum()), ROWS) if self.reuses_cache else len(alive)
+            if alive.any() and (len(alive) - count) * COMPACT > len(alive):
                 kept = np.asarray(self._engine.keep(alive.tolist()))
-                count = int(alive.sum()) if self.reuses_cache else len(alive)
                 order, newest, alive = order[kept][:count], newest[kept][:count], alive[kept][:count]
         self._engine.finish(requests, [replies.sampled(i) for i in range(n)])
         return [self._completion(replies, i) for i in range(n)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import Cache
 
-GROW = 32  # columns
+from ragen.models.shapes import COLUMNS, rounded
 
 
 class KeyValueRows(Cache):  # type: ignore[misc]
@@ -89,7 +89,7 @@ class KeyValueRows(Cache):  # type: ignore[misc]
         if rows <= self.rows and columns <= self.columns:
             return
         if columns > self.columns:
-            columns = -(-max(columns, self.columns + self.columns // 8) // GROW) * GROW
+            columns = rounded(max(columns, self.columns + self.columns // 8), COLUMNS)
         rows, columns = max(rows, self.rows), max(columns, self.columns)
         used = int(self.lengths.max()) if self.rows else 0
         for layer, old in self._store.items():
@@ -103,9 +103,10 @@ class KeyValueRows(Cache):  # type: ignore[misc]
         """The next forward pass appends ``width`` columns to these rows; returns their positions (n, width)."""
         self._targets = torch.tensor(rows, device=self.device)
         self._starts = self.lengths[self._targets]
-        self._span = int(self._starts.max()) + width
-        self.reserve(self.rows, self._span)
-        self._fresh = self._span == width
+        needed = int(self._starts.max()) + width
+        self.reserve(self.rows, needed)
+        self._fresh = needed == width
+        self._span = needed if self._fresh else min(rounded(needed, COLUMNS), self.columns)
         return self._starts[:, None] + torch.arange(width, device=self.device)
 
     def open_step(self, active: int) -> Tensor:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ragen.models.shapes import COLUMNS, rounded
+
 SCORES = 1 << 21  # attention scores worked on at a time
 
 
@@ -36,7 +38,7 @@ def causal_blocks(positions: Tensor, columns: int, heads: int) -> list[Block]:
     for top in range(0, rows, count):
         for left in range(0, width, step):
             part = positions[top : top + count, left : left + step]
-            seen = columns if width == 1 else int(part.max()) + 1
+            seen = columns if width == 1 else min(columns, rounded(int(part.max()) + 1, COLUMNS))
             hidden = torch.arange(seen, device=positions.device) > part[:, :, None]
             bias = torch.zeros(hidden.shape, device=positions.device).masked_fill_(hidden, -torch.inf)
             blocks.append(Block(slice(top, top + count), slice(left, left + step), seen, bias[:, None, None]))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ragen.models.native.attention import Block, attend, attend_backward, causal_blocks
+from ragen.models.shapes import COLUMNS, QUERIES, ROWS, rounded
 
 WASTE = 1.25  # rows share a bucket while it holds at most this many times their own scores
 
@@ -35,13 +36,19 @@ class _Bucket:
 
 
 class RowLayout:
-    """Rows in buckets of similar size. Every flat token asks in exactly one row."""
+    """Rows in buckets of similar size, over ``tokens`` flat tokens (by default those that the rows hold).
 
-    def __init__(self, rows: Sequence[Row], heads: int, device: torch.device) -> None:
+    A token asks in one row at most; the attention of one that asks in none is 0.
+    """
+
+    def __init__(self, rows: Sequence[Row], heads: int, device: torch.device, tokens: int | None = None) -> None:
         self.buckets = [_bucket(group, heads, device) for group in _grouped_rows(rows)]
         places = torch.cat([bucket.queries[bucket.real] for bucket in self.buckets])
-        self.order = torch.empty_like(places)  # where each flat token stands among the queries of all buckets
-        self.order[places] = torch.arange(len(places), device=device)
+        asking = len(places)
+        # where each flat token stands among the queries of all buckets; the last place is for those that do not ask
+        self.order = torch.full((asking if tokens is None else tokens,), asking, device=device)
+        self.order[places] = torch.arange(asking, device=device)
+        self.complete = len(self.order) == asking
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
         """Attention of flat tokens: queries (N, heads, d), keys and values (N, kv heads, d) → (N, heads, d)."""
@@ -61,7 +68,7 @@ class _Attend(torch.autograd.Function):
             q, k, v = _gathered(queries, keys, values, bucket)
             out = attend(q, k, v, bucket.blocks, scale)
             parts.append(out.transpose(1, 2)[bucket.real])
-        return _joined(parts)[layout.order]
+        return _spread(parts, layout)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -77,7 +84,7 @@ class _Attend(torch.autograd.Function):
             index = bucket.keys.flatten()
             for whole, part in zip((grad_keys, grad_values), found[1:], strict=True):  # summed in float32
                 whole.index_add_(0, index, part.transpose(1, 2).flatten(0, 1).float())
-        return _joined(parts)[layout.order], grad_keys.to(keys.dtype), grad_values.to(values.dtype), None, None
+        return _spread(parts, layout), grad_keys.to(keys.dtype), grad_values.to(values.dtype), None, None
 
 
 def _gathered(queries: Tensor, keys: Tensor, values: Tensor, bucket: _Bucket) -> list[Tensor]:
@@ -85,8 +92,11 @@ def _gathered(queries: Tensor, keys: Tensor, values: Tensor, bucket: _Bucket) ->
     return [part[index].transpose(1, 2) for part, index in zip((queries, keys, values), indices, strict=True)]
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def _spread(parts: list[Tensor], layout: RowLayout) -> Tensor:
+    """What the queries of all buckets gave, in the order of the flat tokens."""
+    if not layout.complete:
+        parts = [*parts, parts[0].new_zeros(1, *parts[0].shape[1:])]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts))[layout.order]
 
 
 def _grouped_rows(rows: Sequence[Row]) -> list[list[Row]]:
@@ -108,9 +118,11 @@ def _grouped_rows(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _bucket(rows: Sequence[Row], heads: int, device: torch.device) -> _Bucket:
-    asking, looking = max(row.queries for row in rows), max(len(row.keys) for row in rows)
-    queries = torch.zeros(len(rows), asking, dtype=torch.int64)
-    keys = torch.zeros(len(rows), looking, dtype=torch.int64)
+    count = rounded(len(rows), ROWS)
+    asking = rounded(max(row.queries for row in rows), QUERIES)
+    looking = rounded(max(len(row.keys) for row in rows), COLUMNS)
+    queries = torch.zeros(count, asking, dtype=torch.int64)
+    keys = torch.zeros(count, looking, dtype=torch.int64)
     positions = torch.zeros_like(queries)
     real = torch.zeros(queries.shape, dtype=torch.bool)
     for i, row in enumerate(rows):
