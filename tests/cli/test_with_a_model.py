@@ -99,6 +99,44 @@ def test_d8_doctor_tells_too_little_memory_before_a_run_does(model, capsys, monk
     assert "BAD  memory:" in capsys.readouterr().out
 
 
+def family(name, vocabulary):
+    import transformers as hf
+
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": vocabulary}
+    if name == "gpt2":
+        return hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+    if name == "gptj":
+        return hf.GPTJForCausalLM(hf.GPTJConfig(**sizes, rotary_dim=4, bos_token_id=0, eos_token_id=0))
+    return hf.BloomForCausalLM(hf.BloomConfig(hidden_size=16, n_layer=1, n_head=2, vocab_size=vocabulary))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gptj", "bloom"])
+def test_a_family_with_other_names_for_its_sizes_is_doctored_trained_and_evaluated(
+    name, make_tokenizer, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = make_tokenizer(CHATML, ["<|im_start|>", "<|im_end|>"], eos="<|im_end|>")
+    family(name, len(tokenizer)).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    assert main(["doctor", "model"]) == 0
+    words = ["bandit-starpo-s-grpo-tiny", "--model", "./model", *SMALL, "--run.name", "one", "--steps", "1"]
+    assert main(["train", *words, "--filter.strategy", "none", "--quiet"]) == 0
+    assert main(["eval", "one", "--quiet", "--no-players"]) == 0
+    assert "bandit: success" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "doctor"])
+def test_a_vocabulary_smaller_than_the_tokenizer_stops_every_command(command, make_tokenizer, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = make_tokenizer(CHATML, ["<|im_start|>", "<|im_end|>"], eos="<|im_end|>")
+    family("gpt2", len(tokenizer) - 1).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    source = {"train": ["bandit-starpo-s-grpo-tiny", "--model", "./model"]}.get(command, ["./model"])
+    assert main([command, *source, *SMALL]) > 0
+    captured = capsys.readouterr()
+    assert "do not belong together" in captured.out + captured.err
+
+
 def test_e8_train_show_resume_and_eval_on_one_run(model, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     preset = ["bandit-starpo-s-grpo-tiny", "--model", str(model), *SMALL, "--run.name", "one"]

@@ -14,6 +14,8 @@ from ragen.errors import RagenError
 if TYPE_CHECKING:
     import torch
 
+    from ragen.models.memory import ModelSize
+
 OVERRIDES: str | None = "settings may follow as --section.key VALUE, e.g. --model.dtype float32 --model.lora.rank 16"
 MIN_FREE_DISK = 3 * 2**30
 _MARK = {"ok": "ok  ", "note": "note", "bad": "BAD "}
@@ -84,25 +86,28 @@ def _disk(config: Any) -> Iterator[Finding]:
 
 def _model(config: Any, name: str, device: "torch.device") -> Iterator[Finding]:
     from ragen.api import find_model
-    from ragen.models.load import load_tokenizer
+    from ragen.models.load import load_tokenizer, read_config
+    from ragen.models.memory import model_size
 
+    trust = config.model.trust_remote_code
     try:
         path, _ = find_model(name)
+        read_config(path, trust_remote_code=trust)
+        size = model_size(path, trust_remote_code=trust)
         yield Finding("ok", "model", str(path))
-        yield _memory(config, path, device)
-        tokenizer = load_tokenizer(path, trust_remote_code=config.model.trust_remote_code)
+        yield _memory(config, size, device)
+        tokenizer = load_tokenizer(path, trust_remote_code=trust)
     except RagenError as error:
         yield Finding("bad", "model", str(error))
         return
     yield _tokens(tokenizer)
-    yield from _template(tokenizer, config)
+    yield from _template(tokenizer, config, size.vocabulary)
 
 
-def _memory(config: Any, path: Path, device: "torch.device") -> Finding:
+def _memory(config: Any, size: "ModelSize", device: "torch.device") -> Finding:
     from ragen.models.device import choose_dtype
-    from ragen.models.memory import Activations, available_memory, memory_estimate, model_size
+    from ragen.models.memory import Activations, available_memory, memory_estimate
 
-    size = model_size(path)
     dtype = choose_dtype(config.model.dtype, device, parameters=size.parameters)
     rank = config.model.lora.rank
     needed = memory_estimate(
@@ -126,14 +131,19 @@ def _tokens(tokenizer: Any) -> Finding:
     return Finding("ok" if eos is not None else "note", "tokens", said)
 
 
-def _template(tokenizer: Any, config: Any) -> Iterator[Finding]:
-    from ragen.loops.compose import build_renderer
+def _template(tokenizer: Any, config: Any, rows: int) -> Iterator[Finding]:
+    from ragen.loops.compose import build_renderer, control_ids
+    from ragen.models.checks import check_vocabulary
 
     try:
         renderer = build_renderer(tokenizer, config.rollout)
     except RagenError as error:
         yield Finding("bad", "chat template", str(error))
         return
+    try:
+        check_vocabulary(tokenizer, rows or len(tokenizer), control_ids(renderer), "this model")
+    except RagenError as error:
+        yield Finding("bad", "vocabulary", str(error))
     if renderer.multi_turn:
         yield Finding("ok", "chat template", "proved: history stays a prefix, so a conversation grows by appending")
     else:
