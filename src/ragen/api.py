@@ -9,12 +9,13 @@ import torch
 
 from ragen.config import Config, load_config
 from ragen.envs import Environment
+from ragen.errors import CheckpointError, ModelError
 from ragen.loops.compose import build_agent, build_world
 from ragen.loops.evaluate import evaluate_agent
 from ragen.loops.train import TrainResult
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
-from ragen.models.resolve import resolve_model
+from ragen.models.resolve import MADE, resolve_model
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import RunDirectory, find_run
 from ragen.runs.listener import Listener, Silent
@@ -89,16 +90,32 @@ def evaluate_words(
 
 
 def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Config | None]:
-    """The directory of a model's files, and the config of its run where it is a run or a checkpoint of one."""
+    """The directory of a model's files, and the config of its run where it is a run, its checkpoints, or one of them.
+
+    Of a run it is the newest complete checkpoint. Raises ModelError that tells what the name could have been.
+    """
     path = Path(model)
     for folder in (path, Path(root) / path):
-        if (folder / "config.yaml").is_file():
-            run = RunDirectory.open(find_run(folder))
+        home = folder.parent if folder.name == "checkpoints" else folder
+        if (home / "config.yaml").is_file():
+            run = RunDirectory.open(home)
             return run.checkpoints.latest(), run.config
     home = path.parent.parent
     if (path / "config.json").is_file() and (home / "config.yaml").is_file():
         return path, RunDirectory.open(home).config
-    return resolve_model(str(model)), None
+    try:
+        return resolve_model(str(model)), None
+    except ModelError as error:
+        if model in MADE:
+            raise
+        raise ModelError(f"{error}; nor is it a run: {_near_run(path, Path(root))}") from None
+
+
+def _near_run(path: Path, root: Path) -> str:
+    try:
+        return str(find_run(path, root))
+    except CheckpointError as error:
+        return str(error)
 
 
 def _stored(config: Config | None) -> Mapping[str, Any]:

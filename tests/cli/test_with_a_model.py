@@ -151,7 +151,7 @@ def test_e8_train_show_resume_and_eval_on_one_run(model, tmp_path, capsys, monke
     assert [m["step"] for m in run.metrics()] == [1, 2]
     assert main(["show", "one", "--step", "2", "--limit", "1"]) == 0
     assert "<|im_start|>assistant" in capsys.readouterr().out
-    for target in ("one", str(run.checkpoints.latest())):
+    for target in ("one", str(run.checkpoints.latest()), "one/checkpoints", "runs/one/checkpoints"):
         assert main(["eval", target, "--episodes", "5", "--temperature", "0", "--seed", "7", "--json", "-"]) == 0
         report = json.loads(capsys.readouterr().out)
         assert (report["episodes"], report["temperature"], report["seed"], report["env"]) == (5, 0.0, 7, "bandit")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragen.cli.arguments import refuse_model
 from ragen.errors import RagenError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the findings; 1 if one of them is bad."""
     from ragen.config import load_config
 
+    refuse_model(overrides, "the argument MODEL")
     words = [*overrides, *([f"--model.name={args.model}"] if args.model else [])]
     config = load_config({}, words)
     worst = 0
