@@ -20,6 +20,8 @@ LIGHT = [
     ["envs", "sokoban"],
     ["presets"],
     ["presets", "bandit-starpo-s-grpo"],
+    ["plot", "--help"],
+    ["runs", "--help"],
     ["play", "bandit"],
     ["train", "bandit-starpo-grpo", "--clip_hihg", "1"],
 ]

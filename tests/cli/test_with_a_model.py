@@ -84,6 +84,15 @@ def test_doctor_calls_a_model_without_template_bad(make_model, capsys):
     assert "BAD  chat template" in capsys.readouterr().out
 
 
+def test_doctor_alone_tells_what_the_machine_has(capsys):
+    import os
+
+    assert main(["doctor", "--run.threads", "1"]) == 0
+    text = capsys.readouterr().out
+    for part in (f"{os.cpu_count()} logical cores · a run takes 1", "GiB free of", "bfloat16 is", "torch", "disk (cache)"):
+        assert part in text
+
+
 def test_doctor_names_a_device_that_is_not_there_and_a_model_that_is_not_one(tmp_path, capsys):
     assert main(["doctor", "--model.device", "cuda:99"]) == 1
     assert "BAD  device:" in capsys.readouterr().out
@@ -96,7 +105,7 @@ def test_d8_doctor_tells_too_little_memory_before_a_run_does(model, capsys, monk
 
     monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
     assert main(["doctor", str(model)]) == 1
-    assert "BAD  memory:" in capsys.readouterr().out
+    assert "BAD  memory (run):" in capsys.readouterr().out
 
 
 def family(name, vocabulary):

@@ -56,11 +56,16 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _findings(config: Any, model: str | None) -> Iterator[Finding]:
     import torch
 
-    from ragen.models.device import choose_device, choose_dtype
+    from ragen.models.device import bfloat16_pays, choose_device, choose_dtype
+    from ragen.models.memory import available_memory
+    from ragen.runs.provenance import provenance
 
-    yield Finding(
-        "ok", "python", f"{platform.python_version()} · torch {torch.__version__} · {torch.get_num_threads()} threads"
-    )
+    machine = provenance(config)
+    yield Finding("ok", "python", f"{platform.python_version()} · torch {torch.__version__}")
+    threads = config.run.threads or machine["threads"]
+    yield Finding("ok", "processor", f"{machine['cpu']} · {machine['logical_cores']} logical cores · a run takes {threads}")
+    free = available_memory(torch.device("cpu"))
+    yield Finding("ok", "memory", f"{free / 2**30:.1f} GiB free of {machine['memory_bytes'] / 2**30:.1f} GiB")
     try:
         device = choose_device(config.model.device)
         dtype = choose_dtype(config.model.dtype, device)
@@ -69,7 +74,9 @@ def _findings(config: Any, model: str | None) -> Iterator[Finding]:
         return
     yield Finding("ok", "device", str(device))
     why = "as set" if config.model.dtype != "auto" else "chosen for this device (a model below 20M parameters: float32)"
-    yield Finding("ok", "dtype", f"{str(dtype).removeprefix('torch.')} for compute, {why}; weights are float32")
+    fast = "faster" if bfloat16_pays(device.type) else "not faster"
+    said = f"{str(dtype).removeprefix('torch.')} for compute, {why}; weights are float32; bfloat16 is {fast} here"
+    yield Finding("ok", "dtype", said)
     yield from _disk(config)
     if model is not None:
         yield from _model(config, model, device)
@@ -123,7 +130,7 @@ def _memory(config: Any, size: "ModelSize", device: "torch.device") -> Finding:
     state = "ok" if needed <= there else "bad"
     said = f"training needs about {needed / 2**30:.1f} GiB, {there / 2**30:.1f} GiB are free"
     advice = "" if state == "ok" else "; try --model.lora.rank 16 or a smaller --optim.microbatch_tokens"
-    return Finding(state, "memory", f"{size.parameters / 1e6:.1f}M parameters: {said}{advice}")
+    return Finding(state, "memory (run)", f"{size.parameters / 1e6:.1f}M parameters: {said}{advice}")
 
 
 def _tokens(tokenizer: Any) -> Finding:
