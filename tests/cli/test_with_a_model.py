@@ -1,10 +1,12 @@
 """The commands that load a model, on a random one of a few thousand parameters."""
 
 import json
+import shutil
 
 import pytest
 
 from ragen.cli.main import main
+from ragen.config import load_config
 from ragen.errors import RagenError
 from ragen.runs.directory import RunDirectory
 
@@ -89,7 +91,7 @@ def test_doctor_alone_tells_what_the_machine_has(capsys):
 
     assert main(["doctor", "--run.threads", "1"]) == 0
     text = capsys.readouterr().out
-    for part in (f"{os.cpu_count()} logical cores · a run takes 1", "GiB free of", "bfloat16 is", "torch", "disk (cache)"):
+    for part in (f"{os.cpu_count()} logical cores · threads: 1", "GiB free of", "bfloat16 is", "torch", "disk (cache)"):
         assert part in text
 
 
@@ -168,6 +170,22 @@ def test_e8_train_show_resume_and_eval_on_one_run(model, tmp_path, capsys, monke
     assert "--resume" in capsys.readouterr().err
     assert main(["train", "--resume", "one", "--optim.learning_rate", "1"]) == 2
     assert "start a new run" in capsys.readouterr().err
+
+
+def test_n40_a_run_evaluated_on_instances_its_training_may_have_seen_says_so(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["frozen_lake-starpo-s-grpo-tiny", "--model", str(model), *SMALL, "--run.name", "one", "--steps", "0"]
+    run = RunDirectory.create(load_config(words[0], words[1:]))
+    run.checkpoints.save(0, lambda folder: shutil.copytree(model, folder, dirs_exist_ok=True))
+    note = "initial states were not kept out of this run's training"
+    for change, said in (([], None), (["--episodes", "2"], None), (["--episodes", "5"], 2), (["--seed", "7"], 3)):
+        assert main(["eval", "one", "--quiet", "--no-players", *change]) == 0
+        text = capsys.readouterr().out
+        assert (note in text) == (said is not None)
+        assert said is None or f"{said} of {5 if said == 2 else 3} {note}" in text.replace("\n  ", " ")
+    for other in (["--env", "bandit", "--seed", "7"], ["--env", "frozen_lake-det", "--seed", "7"]):
+        assert main(["eval", "one", "--quiet", "--no-players", *other]) == 0
+        assert note not in capsys.readouterr().out
 
 
 def test_eval_of_a_plain_model_on_another_environment(model, tmp_path, capsys):
