@@ -61,6 +61,7 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
         panel.set_xlabel("step")
         panel.grid(alpha=0.3)
         panel.margins(y=0.1)
+        panel.locator_params(axis="x", integer=True)
     for number, one in enumerate(runs):
         _draw_run(panels, one, f"C{number}", label=one.path.name)
     for panel, (_, _, floor) in zip(panels, CURVES, strict=True):
