@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# what to type after a demo; the commands are in the virtual environment only
+NEXT = 'To look at it (the first line once a terminal):' '  source $(BIN)/activate' '  ragen runs' \
+  '  ragen show RUN --worst' '  ragen eval RUN --samples 4' "  $(BIN)/pip install -c constraints.txt -e '.[plots]' && ragen plot RUN"
+
 .PHONY: help setup setup-dev demo demo-frozen-lake check test test-full docs clean
 
 help:  ## list the targets
@@ -26,9 +30,11 @@ setup-dev: $(VENV)/.dev  ## install what developers need
 
 demo: $(VENV)/.user  ## train SmolLM2-135M on the bandit, minutes on a laptop CPU
 	$(BIN)/ragen train bandit-starpo-s-grpo-small
+	@printf '%s\n' '' $(NEXT)
 
 demo-frozen-lake: $(VENV)/.user  ## the multi-turn demo, on held-out maps
 	$(BIN)/ragen train frozen_lake-starpo-s-grpo-small
+	@printf '%s\n' '' $(NEXT)
 
 check: $(VENV)/.dev  ## lint, format, types, import layers
 	$(BIN)/ruff check .

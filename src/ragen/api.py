@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import torch
 
 from ragen.config import Config, load_config
 from ragen.envs import Environment
-from ragen.loops.compose import build_agent, build_world
+from ragen.errors import CheckpointError, ModelError
+from ragen.loops.compose import World, build_agent, build_world
 from ragen.loops.evaluate import evaluate_agent
+from ragen.loops.session import held_out_contents
 from ragen.loops.train import TrainResult
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
-from ragen.models.resolve import resolve_model
+from ragen.models.resolve import MADE, resolve_model
+from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import RunDirectory, find_run
 from ragen.runs.listener import Listener, Silent
@@ -84,21 +88,50 @@ def evaluate_words(
     agent = build_agent(path, config.model, config.rollout)
     listener.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
     report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=listener.on_progress)
+    report = replace(report, notes=(*report.notes, *_training_notes(stored, config, world)))
     listener.on_eval(world.name, report)
     return report
 
 
 def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Config | None]:
-    """The directory of a model's files, and the config of its run where it is a run or a checkpoint of one."""
+    """The directory of a model's files, and the config of its run where it is a run, its checkpoints, or one of them.
+
+    Of a run it is the newest complete checkpoint. Raises ModelError that tells what the name could have been.
+    """
     path = Path(model)
     for folder in (path, Path(root) / path):
-        if (folder / "config.yaml").is_file():
-            run = RunDirectory.open(find_run(folder))
+        home = folder.parent if folder.name == "checkpoints" else folder
+        if (home / "config.yaml").is_file():
+            run = RunDirectory.open(home)
             return run.checkpoints.latest(), run.config
     home = path.parent.parent
     if (path / "config.json").is_file() and (home / "config.yaml").is_file():
         return path, RunDirectory.open(home).config
-    return resolve_model(str(model)), None
+    try:
+        return resolve_model(str(model)), None
+    except ModelError as error:
+        if model in MADE:
+            raise
+        raise ModelError(f"{error}; nor is it a run: {_near_run(path, Path(root))}") from None
+
+
+def _training_notes(stored: Config | None, config: Config, world: World) -> tuple[str, ...]:
+    """What a reader must know where a run is evaluated on instances that its training did not leave out."""
+    if stored is None or stored.env.get("name") != config.env.get("name"):
+        return ()
+    specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)
+    played = contents(world.make, specs)
+    loose = played - held_out_contents(stored, (world,))
+    if not loose:
+        return ()
+    return (f"{len(loose)} of {len(played)} initial states were not kept out of this run's training: it may have seen them",)
+
+
+def _near_run(path: Path, root: Path) -> str:
+    try:
+        return str(find_run(path, root))
+    except CheckpointError as error:
+        return str(error)
 
 
 def _stored(config: Config | None) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """The command line: light start, clear errors, words in the right place."""
 
+import os
 import subprocess
 import sys
 
@@ -19,6 +20,8 @@ LIGHT = [
     ["envs", "sokoban"],
     ["presets"],
     ["presets", "bandit-starpo-s-grpo"],
+    ["plot", "--help"],
+    ["runs", "--help"],
     ["play", "bandit"],
     ["train", "bandit-starpo-grpo", "--clip_hihg", "1"],
 ]
@@ -107,6 +110,74 @@ def test_a_reader_that_leaves_is_not_an_error():
     process.stderr.close()
     process.wait()
     assert "Traceback" not in errors
+
+
+START = "import sys; from ragen.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["play bandit", "envs", "nosuch", "presets nosuch"])
+def test_a_closed_stream_is_no_trace(closed, words):
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -c "$1" {words} {closed}', sys.executable, START],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == (2 if "nosuch" in words else 0), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "utf-8"])
+@pytest.mark.parametrize("words", [["play", "sokoban"], ["envs", "sokoban"], ["envs", "bandit–"]])
+def test_an_encoding_that_lacks_a_character_prints_another(encoding, words, monkeypatch):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-c", START, *words], input=b"Up\n", capture_output=True, check=False, env=environment
+    )
+    assert done.returncode == (2 if "bandit–" in words else 0), done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("/proc/x/y", "cannot be written"),
+        ("/dev/null/x", "cannot be written"),
+        ("a\0b", "cannot be written"),
+        ("file/x", "cannot be written"),
+        (".", "is a directory"),
+    ],
+)
+@pytest.mark.parametrize("command", [["eval", "tiny", "--json"], ["warmup", "bandit-starpo-s-grpo-tiny", "--out"]])
+def test_a_place_that_cannot_be_written_is_told_before_the_work(command, place, why, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGEN_CACHE", "/dev/null")  # the work would fail otherwise
+    (tmp_path / "file").write_text("")
+    assert main([*command, place]) == 2
+    said = capsys.readouterr().err
+    assert command[-1] in said
+    assert why in said or "is not empty" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("override", [["--model", "tiny"], ["--model.name=tiny"], ["--model", "{name: tiny}"]])
+@pytest.mark.parametrize("command", ["eval", "doctor"])
+def test_a_model_named_twice_is_refused(command, override, capsys):
+    assert main([command, "x", *override]) == 2
+    assert "--model means nothing here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["eval", "doctor"])
+def test_a_name_that_is_no_run_and_no_model_says_both_and_the_nearest_run(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "first-run").mkdir(parents=True)
+    (tmp_path / "runs" / "first-run" / "config.yaml").write_text("")
+    assert main([command, "frist-run"]) > 0
+    captured = capsys.readouterr()
+    for part in ("is not a directory", "nor is it a run", "did you mean 'first-run'"):
+        assert part in captured.out + captured.err
 
 
 OPTIONS = {"--resume": True, "--quiet": False, "-h": False}

@@ -38,8 +38,9 @@ def test_settings_of_the_environment_apply(monkeypatch, capsys):
 
 
 def test_several_actions_penalties_and_the_end_of_input(monkeypatch, capsys):
-    text = play(monkeypatch, capsys, "jump\n\nUp || Up\n", "sokoban")
-    assert text.count("did nothing: reward 0 and -0.1 for the format") == 2
+    text = play(monkeypatch, capsys, "jump\n||\nUp || Up\n", "sokoban")
+    assert "did nothing: reward 0 and -0.1 for the format (1 not among the actions)" in text
+    assert "did nothing: reward 0 and -0.1 for the format (no valid answer)" in text
     assert "did Up || Up: reward -0.2" in text
     assert "'jump'" in text
     assert text.rstrip().endswith("left.")
@@ -57,3 +58,30 @@ def test_bare_actions_are_a_well_formed_reply_and_full_replies_stay_as_typed(typ
     assert parse_reply(wrapped(typed, thinking=thinking), thinking=thinking).answer == typed.strip()
     full = f"<think>x</think><answer>{typed}</answer>"
     assert wrapped(full, thinking=thinking) == full
+
+
+@pytest.mark.parametrize("blank", ["\n", "   \n", "\t\n\n"])
+def test_an_empty_line_costs_nothing(monkeypatch, capsys, blank):
+    text = play(monkeypatch, capsys, f"{blank}Phoenix\n", "bandit")
+    assert "did nothing" not in text
+    assert "did Phoenix: reward 0.15" in text
+
+
+def test_what_was_wrong_with_the_last_turn_is_told_though_no_prompt_follows(monkeypatch, capsys):
+    assert "(1 not among the actions)" in play(monkeypatch, capsys, "hm\n", "bandit")
+
+
+def test_the_hint_to_type_actions_only_stands_below_each_prompt_and_names_no_separator_where_one_action_is_allowed(
+    monkeypatch, capsys
+):
+    hint = "(here only the action, without tags"
+    text = play(monkeypatch, capsys, "Up\n", "sokoban")
+    assert text.count(f"{hint}, or several as Up || Down") == 2
+    assert text.index("Reply:") < text.index(hint)
+    assert "||" not in play(monkeypatch, capsys, "", "bandit").partition(hint)[2]
+
+
+def test_without_an_input_the_game_is_left(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["play", "bandit"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("left.")

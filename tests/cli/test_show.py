@@ -1,5 +1,10 @@
 """`ragen show` on a run on disk, with a real tokenizer."""
 
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -33,11 +38,13 @@ def member(number, group):
 
 @pytest.fixture
 def run(tmp_path):
-    config = load_config("bandit-starpo-s-grpo-tiny", ["--run.root", str(tmp_path), "--run.name", "one"])
+    config = load_config(
+        "bandit-starpo-s-grpo-tiny", ["--run.root", str(tmp_path), "--run.name", "one", "--rollout.groups", "3"]
+    )
     made = RunDirectory.create(config)
     made.checkpoints.save(2, lambda folder: tokenizer().save_pretrained(folder))
-    groups = [Group(g, (member(0, g), member(1, g))) for g in range(3)]
-    for step in (1, 2):
+    for step in (1, 2):  # groups are numbered through the run
+        groups = [Group(3 * (step - 1) + g, (member(0, g), member(1, g))) for g in range(3)]
         made.write_trajectories(step, groups, [], {(1, 0): (0.5, -0.5)})
     return made
 
@@ -69,14 +76,77 @@ def test_without_a_choice_the_last_step_and_a_few(run, capsys):
     assert main(["show", str(run.path), "--limit", "2"]) == 0
     text = capsys.readouterr().out
     assert "step 2" in text
-    assert "4 more" in text
+    assert "4 more (--limit 0 for all)" in text
     assert "not trained (filtered out)" in text
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--step", "9"], "stored: 1, 2"), (["--group", "9"], "groups are [0, 1, 2]"), (["--member", "7"], "members 0 to 1")],
+    [
+        (["--step", "9"], "stored: 1, 2"),
+        (["--group", "9"], "groups are 3 to 5 (in the step 0 to 2)"),
+        (["--member", "7"], "members 0 to 1"),
+    ],
 )
 def test_what_is_not_there_says_what_is(run, capsys, words, said):
     assert main(["show", str(run.path), *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("asked", "in_run"), [(0, 3), (1, 4), (2, 5), (3, 3), (5, 5)])
+def test_a_group_is_found_by_its_number_in_the_step_and_in_the_run(run, capsys, asked, in_run):
+    assert main(["show", str(run.path), "--step", "2", "--group", str(asked), "--member", "0"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("instance") == 1
+    assert f"group {in_run} ({in_run - 3} of this step)" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "members"),
+    [
+        (["--failed"], [1, 1, 1]),
+        (["--invalid"], [0, 1] * 3),
+        (["--failed", "--group", "1"], [1]),
+        (["--best", "--limit", "2"], [0, 1]),
+        (["--worst", "--member", "1"], [1, 1, 1]),
+        (["--limit", "3"], [0, 1, 0]),
+    ],
+)
+def test_filters_order_and_limit_choose_and_json_prints_what_is_stored(run, capsys, words, members):
+    assert main(["show", str(run.path), "--json", *words]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["member"] for record in records] == members
+    stored = [json.loads(line) for line in (run.path / "trajectories" / "step-000002.jsonl").read_text().splitlines()]
+    assert all(record in stored for record in records)
+
+
+def test_returns_give_the_order(run, capsys):
+    low, high = (replace(member(m, 0), turns=(replace(member(m, 0).turns[0], reward=r),)) for m, r in ((0, -1.0), (1, 2.0)))
+    run.write_trajectories(3, [Group(6, (low, high))])
+    for word, members in (("--best", [1, 0]), ("--worst", [0, 1])):
+        assert main(["show", str(run.path), "--json", word]) == 0
+        assert [json.loads(line)["member"] for line in capsys.readouterr().out.splitlines()] == members
+
+
+def test_nothing_chosen_says_what_there_is(run, capsys):
+    run.write_trajectories(3, [Group(6, (member(0, 0),))])
+    assert main(["show", str(run.path), "--failed"]) == 2
+    assert "1 succeeded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_a_reader_that_leaves_is_not_an_error(run, lines):
+    code = "import sys; from ragen.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = ["show", str(run.path), "--limit", "0"]
+    script = f'"$0" -c "$@" | head -n {lines}; exit ${{PIPESTATUS[0]}}'
+    for _ in range(2):
+        done = subprocess.run(
+            ["bash", "-c", script, sys.executable, code, *words], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_damaged_tokenizer_is_told(run, capsys):
+    (run.checkpoints.path(2) / "tokenizer.json").write_text("{")
+    assert main(["show", str(run.path)]) == 2
+    assert "cannot be read as a tokenizer" in capsys.readouterr().err

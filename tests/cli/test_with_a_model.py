@@ -1,10 +1,12 @@
 """The commands that load a model, on a random one of a few thousand parameters."""
 
 import json
+import shutil
 
 import pytest
 
 from ragen.cli.main import main
+from ragen.config import load_config
 from ragen.errors import RagenError
 from ragen.runs.directory import RunDirectory
 
@@ -84,6 +86,15 @@ def test_doctor_calls_a_model_without_template_bad(make_model, capsys):
     assert "BAD  chat template" in capsys.readouterr().out
 
 
+def test_doctor_alone_tells_what_the_machine_has(capsys):
+    import os
+
+    assert main(["doctor", "--run.threads", "1"]) == 0
+    text = capsys.readouterr().out
+    for part in (f"{os.cpu_count()} logical cores · threads: 1", "GiB free of", "bfloat16 is", "torch", "disk (cache)"):
+        assert part in text
+
+
 def test_doctor_names_a_device_that_is_not_there_and_a_model_that_is_not_one(tmp_path, capsys):
     assert main(["doctor", "--model.device", "cuda:99"]) == 1
     assert "BAD  device:" in capsys.readouterr().out
@@ -96,7 +107,45 @@ def test_d8_doctor_tells_too_little_memory_before_a_run_does(model, capsys, monk
 
     monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
     assert main(["doctor", str(model)]) == 1
-    assert "BAD  memory:" in capsys.readouterr().out
+    assert "BAD  memory (run):" in capsys.readouterr().out
+
+
+def family(name, vocabulary):
+    import transformers as hf
+
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": vocabulary}
+    if name == "gpt2":
+        return hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+    if name == "gptj":
+        return hf.GPTJForCausalLM(hf.GPTJConfig(**sizes, rotary_dim=4, bos_token_id=0, eos_token_id=0))
+    return hf.BloomForCausalLM(hf.BloomConfig(hidden_size=16, n_layer=1, n_head=2, vocab_size=vocabulary))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gptj", "bloom"])
+def test_a_family_with_other_names_for_its_sizes_is_doctored_trained_and_evaluated(
+    name, make_tokenizer, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = make_tokenizer(CHATML, ["<|im_start|>", "<|im_end|>"], eos="<|im_end|>")
+    family(name, len(tokenizer)).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    assert main(["doctor", "model"]) == 0
+    words = ["bandit-starpo-s-grpo-tiny", "--model", "./model", *SMALL, "--run.name", "one", "--steps", "1"]
+    assert main(["train", *words, "--filter.strategy", "none", "--quiet"]) == 0
+    assert main(["eval", "one", "--quiet", "--no-players"]) == 0
+    assert "bandit: success" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "doctor"])
+def test_a_vocabulary_smaller_than_the_tokenizer_stops_every_command(command, make_tokenizer, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = make_tokenizer(CHATML, ["<|im_start|>", "<|im_end|>"], eos="<|im_end|>")
+    family("gpt2", len(tokenizer) - 1).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    source = {"train": ["bandit-starpo-s-grpo-tiny", "--model", "./model"]}.get(command, ["./model"])
+    assert main([command, *source, *SMALL]) > 0
+    captured = capsys.readouterr()
+    assert "do not belong together" in captured.out + captured.err
 
 
 def test_e8_train_show_resume_and_eval_on_one_run(model, tmp_path, capsys, monkeypatch):
@@ -113,7 +162,7 @@ def test_e8_train_show_resume_and_eval_on_one_run(model, tmp_path, capsys, monke
     assert [m["step"] for m in run.metrics()] == [1, 2]
     assert main(["show", "one", "--step", "2", "--limit", "1"]) == 0
     assert "<|im_start|>assistant" in capsys.readouterr().out
-    for target in ("one", str(run.checkpoints.latest())):
+    for target in ("one", str(run.checkpoints.latest()), "one/checkpoints", "runs/one/checkpoints"):
         assert main(["eval", target, "--episodes", "5", "--temperature", "0", "--seed", "7", "--json", "-"]) == 0
         report = json.loads(capsys.readouterr().out)
         assert (report["episodes"], report["temperature"], report["seed"], report["env"]) == (5, 0.0, 7, "bandit")
@@ -121,6 +170,22 @@ def test_e8_train_show_resume_and_eval_on_one_run(model, tmp_path, capsys, monke
     assert "--resume" in capsys.readouterr().err
     assert main(["train", "--resume", "one", "--optim.learning_rate", "1"]) == 2
     assert "start a new run" in capsys.readouterr().err
+
+
+def test_n40_a_run_evaluated_on_instances_its_training_may_have_seen_says_so(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["frozen_lake-starpo-s-grpo-tiny", "--model", str(model), *SMALL, "--run.name", "one", "--steps", "0"]
+    run = RunDirectory.create(load_config(words[0], words[1:]))
+    run.checkpoints.save(0, lambda folder: shutil.copytree(model, folder, dirs_exist_ok=True))
+    note = "initial states were not kept out of this run's training"
+    for change, said in (([], None), (["--episodes", "2"], None), (["--episodes", "5"], 2), (["--seed", "7"], 3)):
+        assert main(["eval", "one", "--quiet", "--no-players", *change]) == 0
+        text = capsys.readouterr().out
+        assert (note in text) == (said is not None)
+        assert said is None or f"{said} of {5 if said == 2 else 3} {note}" in text.replace("\n  ", " ")
+    for other in (["--env", "bandit", "--seed", "7"], ["--env", "frozen_lake-det", "--seed", "7"]):
+        assert main(["eval", "one", "--quiet", "--no-players", *other]) == 0
+        assert note not in capsys.readouterr().out
 
 
 def test_eval_of_a_plain_model_on_another_environment(model, tmp_path, capsys):

@@ -6,11 +6,23 @@ import shutil
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
+from ragen.config import load_config
 from ragen.errors import ModelError
+from ragen.loops.compose import build_agent
 from ragen.models import tiny
-from ragen.models.load import load_model, load_tokenizer
+from ragen.models.checks import check_vocabulary
+from ragen.models.load import load_model, load_tokenizer, read_config
+from ragen.models.memory import model_size
 
 CPU = torch.device("cpu")
 
@@ -78,11 +90,94 @@ def test_a_directory_without_configuration_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
-def test_a_model_of_another_kind_is_refused(tmp_path):
-    config = BertConfig(vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    BertModel(config).save_pretrained(tmp_path)
+SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: BertModel(BertConfig(**SMALL)),
+        lambda: BertForMaskedLM(BertConfig(**SMALL)),
+        lambda: RobertaForMaskedLM(RobertaConfig(**SMALL)),
+    ],
+    ids=["no head", "bert", "roberta"],
+)
+def test_a_model_of_another_kind_is_refused(tmp_path, model):
+    model().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="not a causal"):
         load_model(tmp_path, device=CPU)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("which", ["lm_head.weight", "model.norm.weight", "model.layers.3.mlp.down_proj.weight"])
+def test_a_weight_that_is_no_number_is_named(made, tmp_path, value, which):
+    model = load_model(made, device=CPU)
+    with torch.no_grad():
+        model.get_parameter(which).view(-1)[-1] = value
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"NaN or infinite numbers in 1 weights.*another checkpoint"):
+        load_model(tmp_path, device=CPU)
+
+
+BROKEN = [
+    "",
+    "[]",
+    "5",
+    "{",
+    "{}",
+    "\xff",
+    '{"model_type": 5}',
+    '{"model_type": "nosuch"}',
+    '{"model_type": "llama", "hidden_size": "abc"}',
+    '{"model_type": "llama", "hidden_size": null}',
+    '{"model_type": "llama", "num_attention_heads": 0}',
+    '{"model_type": "llama", "vocab_size": 1e30}',
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_configuration_is_named_and_leaves_an_estimate_by_the_weights(copied, text):
+    (copied / "config.json").write_text(text, encoding="latin-1")
+    for read in (read_config, lambda path: load_model(path, device=CPU)):
+        with pytest.raises(ModelError, match=r"config\.json.*configuration: ."):
+            read(copied)
+    size = model_size(copied)
+    assert size.parameters > 1_000_000
+    assert (size.hidden, size.layers, size.vocabulary) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("read", [model_size, lambda path: load_model(path, device=CPU)], ids=["size", "load"])
+def test_weights_that_are_a_pickle_or_not_there_are_refused_with_what_to_do(copied, read):
+    (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin, a pickle.*save_pretrained"):
+        read(copied)
+    (copied / "pytorch_model.bin").unlink()
+    with pytest.raises(ModelError, match="holds no weights"):
+        read(copied)
+
+
+def test_a_token_beyond_the_embeddings_is_refused_where_text_can_reach_it(made):
+    tokenizer = load_tokenizer(made)
+    rows = len(tokenizer)
+    check_vocabulary(tokenizer, rows, [], "m")
+    check_vocabulary(tokenizer, rows, [10**6], "m")  # a tokenizer that fits needs no closer look
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]}, replace_extra_special_tokens=False)
+    check_vocabulary(tokenizer, rows, [0, 1], "m")  # text never becomes a special token
+    with pytest.raises(ModelError, match=rf"m: .*ids up to {rows} \('<image>'\).*0 to {rows - 1} only"):
+        check_vocabulary(tokenizer, rows, [rows], "m")
+    tokenizer.add_tokens(["word"])
+    with pytest.raises(ModelError, match=rf"ids up to {rows + 1} \('word'\).*resize_token_embeddings"):
+        check_vocabulary(tokenizer, rows, [], "m")
+
+
+@pytest.mark.parametrize("missing", [1, 300, 900])
+def test_a_vocabulary_smaller_than_the_tokenizer_stops_the_agent(copied, missing):
+    model = load_model(copied, device=CPU)
+    model.resize_token_embeddings(model.config.vocab_size - missing)
+    model.save_pretrained(copied)
+    config = load_config("bandit-starpo-s-grpo-tiny")
+    with pytest.raises(ModelError, match="do not belong together"):
+        build_agent(copied, config.model, config.rollout)
 
 
 def test_missing_or_damaged_weights_are_refused(copied):

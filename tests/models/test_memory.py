@@ -2,9 +2,21 @@
 
 import pytest
 import torch
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTJConfig,
+    GPTJForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
 
 from ragen.errors import ModelError
-from ragen.models.memory import BASE_BYTES, Activations, available_memory, check_memory, memory_estimate
+from ragen.models.memory import BASE_BYTES, Activations, available_memory, check_memory, memory_estimate, model_size
 
 N = 1_000_000
 
@@ -40,3 +52,24 @@ def test_d8_too_little_memory_names_both_numbers_and_what_to_change():
     ):
         check_memory(2**50, cpu)
     assert 0 < available_memory(cpu) < 2**50
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=3, n_head=2, vocab_size=50)),
+        lambda: GPTJForCausalLM(GPTJConfig(n_embd=16, n_layer=3, n_head=2, vocab_size=50, rotary_dim=4)),
+        lambda: BloomForCausalLM(BloomConfig(hidden_size=16, n_layer=3, n_head=2, vocab_size=50)),
+        lambda: MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=3, vocab_size=50)),
+        lambda: LlamaForCausalLM(
+            LlamaConfig(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=8, vocab_size=50)
+        ),
+    ],
+    ids=["gpt2", "gptj", "bloom", "mamba", "llama"],
+)
+def test_sizes_are_read_whatever_a_family_calls_them(tmp_path, make):
+    model = make()
+    model.save_pretrained(tmp_path)
+    size = model_size(tmp_path)
+    assert (size.hidden, size.layers, size.vocabulary) == (16, 3, 50)
+    assert size.parameters == sum(weight.numel() for weight in model.parameters())

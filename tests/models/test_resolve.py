@@ -1,5 +1,6 @@
 """Names to directories: order of sources, checks, messages; and the real model."""
 
+import errno
 import subprocess
 import sys
 import threading
@@ -8,6 +9,7 @@ import zipfile
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from ragen.errors import ModelError
 from ragen.models import resolve, smollm2
@@ -28,16 +30,62 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     assert cache_dir() == tmp_path / "home" / ".cache" / "ragen"
 
 
-def test_e7_a_directory_is_there_whole_or_not_at_all(tmp_path):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EROFS, "Read-only file system"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        RuntimeError("No space left on device (os error 28)"),
+    ],
+    ids=lambda error: f"{type(error).__name__}-{getattr(error, 'errno', '')}",
+)
+def test_e7_a_directory_is_there_whole_or_not_at_all_and_the_disk_s_refusal_says_what_to_do(tmp_path, error):
     target = tmp_path / "deep" / "model"
 
     def fails(folder):
         (folder / "half").write_text("x")
-        raise OSError("disk full")
+        raise error
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ModelError, match=r"the cache cannot be used.*RAGEN_CACHE"):
         made_once(target, fails)
     assert list(target.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("a bug"), ModelError("why"), KeyboardInterrupt()])
+def test_what_is_not_the_disk_s_fault_stays_what_it_is(tmp_path, error):
+    def fails(folder):
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        made_once(tmp_path / "model", fails)
+    assert caught.value is error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/deeper", "/proc/nowhere", "file"])
+@pytest.mark.parametrize("name", ["tiny", "smollm2-135m"])
+def test_a_cache_that_cannot_be_is_told_with_its_place(nothing, tmp_path, monkeypatch, place, name):
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    nothing.setenv("RAGEN_CACHE", place)
+    nothing.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=rf"the cache cannot be used \({place}.*RAGEN_CACHE"):
+        resolve_model(name)
+
+
+def test_without_a_home_the_cache_asks_for_a_place(monkeypatch):
+    monkeypatch.delenv("RAGEN_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.home", homeless)
+    with pytest.raises(ModelError, match=r"no place for the cache.*RAGEN_CACHE"):
+        cache_dir()
 
 
 def test_many_makers_at_once_leave_one_whole_directory(tmp_path):

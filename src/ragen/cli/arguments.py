@@ -1,7 +1,10 @@
 """Command lines with settings in them: a subcommand's own options, and ``--section.key value`` overrides for the rest."""
 
 import argparse
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from ragen.errors import ConfigError
@@ -47,3 +50,37 @@ def split_overrides(words: Sequence[str], options: Mapping[str, bool]) -> tuple[
         else:
             own.append(word)
     return own, overrides
+
+
+def refuse_model(overrides: Sequence[str], given: str) -> None:
+    """Raise ConfigError where an override names a model, which the command takes as its argument ``given`` only."""
+    from ragen.config.load import parse_overrides
+
+    if any(key == "model.name" for key, _ in parse_overrides(overrides)):
+        raise ConfigError(f"--model means nothing here: the model is {given}; give the other model in its place")
+
+
+def writable(option: str, name: str) -> Path:
+    """The file or new directory that an option names, checked before any long work; its folder is made.
+
+    Raises ConfigError where it cannot be written there.
+    """
+    path = Path(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            path.lstat()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{option} {name!r} cannot be written: {reason}; choose a place you can write to") from None
+    return path
+
+
+def writable_file(option: str, name: str) -> Path:
+    """As ``writable``, for a file: a directory of that name is in the way."""
+    path = writable(option, name)
+    if path.is_dir():
+        raise ConfigError(f"{option} {name!r} is a directory: give the name of a file")
+    return path

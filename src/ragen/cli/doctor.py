@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragen.cli.arguments import refuse_model
 from ragen.errors import RagenError
 
 if TYPE_CHECKING:
     import torch
+
+    from ragen.models.memory import ModelSize
 
 OVERRIDES: str | None = "settings may follow as --section.key VALUE, e.g. --model.dtype float32 --model.lora.rank 16"
 MIN_FREE_DISK = 3 * 2**30
@@ -37,6 +40,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the findings; 1 if one of them is bad."""
     from ragen.config import load_config
 
+    refuse_model(overrides, "the argument MODEL")
     words = [*overrides, *([f"--model.name={args.model}"] if args.model else [])]
     config = load_config({}, words)
     worst = 0
@@ -52,11 +56,16 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _findings(config: Any, model: str | None) -> Iterator[Finding]:
     import torch
 
-    from ragen.models.device import choose_device, choose_dtype
+    from ragen.models.device import bfloat16_pays, choose_device, choose_dtype
+    from ragen.models.memory import available_memory
+    from ragen.runs.provenance import provenance
 
-    yield Finding(
-        "ok", "python", f"{platform.python_version()} · torch {torch.__version__} · {torch.get_num_threads()} threads"
-    )
+    machine = provenance(config)
+    yield Finding("ok", "python", f"{platform.python_version()} · torch {torch.__version__}")
+    threads = config.run.threads or machine["threads"]
+    yield Finding("ok", "processor", f"{machine['cpu']} · {machine['logical_cores']} logical cores · threads: {threads}")
+    free = available_memory(torch.device("cpu"))
+    yield Finding("ok", "memory", f"{free / 2**30:.1f} GiB free of {machine['memory_bytes'] / 2**30:.1f} GiB")
     try:
         device = choose_device(config.model.device)
         dtype = choose_dtype(config.model.dtype, device)
@@ -65,7 +74,9 @@ def _findings(config: Any, model: str | None) -> Iterator[Finding]:
         return
     yield Finding("ok", "device", str(device))
     why = "as set" if config.model.dtype != "auto" else "chosen for this device (a model below 20M parameters: float32)"
-    yield Finding("ok", "dtype", f"{str(dtype).removeprefix('torch.')} for compute, {why}; weights are float32")
+    fast = "faster" if bfloat16_pays(device.type) else "not faster"
+    said = f"{str(dtype).removeprefix('torch.')} for compute, {why}; weights are float32; bfloat16 is {fast} here"
+    yield Finding("ok", "dtype", said)
     yield from _disk(config)
     if model is not None:
         yield from _model(config, model, device)
@@ -84,25 +95,28 @@ def _disk(config: Any) -> Iterator[Finding]:
 
 def _model(config: Any, name: str, device: "torch.device") -> Iterator[Finding]:
     from ragen.api import find_model
-    from ragen.models.load import load_tokenizer
+    from ragen.models.load import load_tokenizer, read_config
+    from ragen.models.memory import model_size
 
+    trust = config.model.trust_remote_code
     try:
         path, _ = find_model(name)
+        read_config(path, trust_remote_code=trust)
+        size = model_size(path, trust_remote_code=trust)
         yield Finding("ok", "model", str(path))
-        yield _memory(config, path, device)
-        tokenizer = load_tokenizer(path, trust_remote_code=config.model.trust_remote_code)
+        yield _memory(config, size, device)
+        tokenizer = load_tokenizer(path, trust_remote_code=trust)
     except RagenError as error:
         yield Finding("bad", "model", str(error))
         return
     yield _tokens(tokenizer)
-    yield from _template(tokenizer, config)
+    yield from _template(tokenizer, config, size.vocabulary)
 
 
-def _memory(config: Any, path: Path, device: "torch.device") -> Finding:
+def _memory(config: Any, size: "ModelSize", device: "torch.device") -> Finding:
     from ragen.models.device import choose_dtype
-    from ragen.models.memory import Activations, available_memory, memory_estimate, model_size
+    from ragen.models.memory import Activations, available_memory, memory_estimate
 
-    size = model_size(path)
     dtype = choose_dtype(config.model.dtype, device, parameters=size.parameters)
     rank = config.model.lora.rank
     needed = memory_estimate(
@@ -116,7 +130,7 @@ def _memory(config: Any, path: Path, device: "torch.device") -> Finding:
     state = "ok" if needed <= there else "bad"
     said = f"training needs about {needed / 2**30:.1f} GiB, {there / 2**30:.1f} GiB are free"
     advice = "" if state == "ok" else "; try --model.lora.rank 16 or a smaller --optim.microbatch_tokens"
-    return Finding(state, "memory", f"{size.parameters / 1e6:.1f}M parameters: {said}{advice}")
+    return Finding(state, "memory (run)", f"{size.parameters / 1e6:.1f}M parameters: {said}{advice}")
 
 
 def _tokens(tokenizer: Any) -> Finding:
@@ -126,14 +140,19 @@ def _tokens(tokenizer: Any) -> Finding:
     return Finding("ok" if eos is not None else "note", "tokens", said)
 
 
-def _template(tokenizer: Any, config: Any) -> Iterator[Finding]:
-    from ragen.loops.compose import build_renderer
+def _template(tokenizer: Any, config: Any, rows: int) -> Iterator[Finding]:
+    from ragen.loops.compose import build_renderer, control_ids
+    from ragen.models.checks import check_vocabulary
 
     try:
         renderer = build_renderer(tokenizer, config.rollout)
     except RagenError as error:
         yield Finding("bad", "chat template", str(error))
         return
+    try:
+        check_vocabulary(tokenizer, rows or len(tokenizer), control_ids(renderer), "this model")
+    except RagenError as error:
+        yield Finding("bad", "vocabulary", str(error))
     if renderer.multi_turn:
         yield Finding("ok", "chat template", "proved: history stays a prefix, so a conversation grows by appending")
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
+from ragen.cli.arguments import refuse_model, writable_file
 
 OVERRIDES: str | None = _ABOUT
 _SHORT = ("episodes", "samples", "temperature", "seed")
@@ -30,6 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Evaluate and print the report."""
+    refuse_model(overrides, f"the first argument ({args.model})")
+    out = writable_file("--json", args.json) if args.json not in (None, "-") else None
     words = [*(["--env", args.env] if args.env else []), *overrides]
     words += [f"--eval.{name}={getattr(args, name)}" for name in _SHORT if getattr(args, name) is not None]
     from ragen.api import evaluate_words
@@ -37,11 +40,11 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
         report = evaluate_words(args.model, args.preset, words, players=args.players, listener=listener)
-    _report(report, args)
+    _report(report, args, out)
     return 0
 
 
-def _report(report: Any, args: argparse.Namespace) -> None:
+def _report(report: Any, args: argparse.Namespace, out: Path | None) -> None:
     import sys
 
     from ragen.runs.console import eval_lines
@@ -54,5 +57,5 @@ def _report(report: Any, args: argparse.Namespace) -> None:
         return
     if args.quiet:
         sys.stdout.write("\n".join(eval_lines(report.env, report)) + "\n")
-    if args.json:
-        write_text(Path(args.json), text)
+    if out is not None:
+        write_text(out, text)

@@ -1,11 +1,13 @@
 """``ragen``: finds the subcommand, runs it, and turns RagenErrors into messages without a trace."""
 
 import argparse
+import io
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from ragen.cli.arguments import Parser, options_of, split_overrides
 from ragen.errors import RagenError
@@ -16,7 +18,9 @@ COMMANDS = {
     "eval": "evaluate a run or a model on fixed instances",
     "warmup": "teach a model the reply format on demonstrations",
     "play": "play an environment yourself",
+    "runs": "list runs and how far they are",
     "show": "print stored trajectories of a run",
+    "plot": "draw learning curves of runs",
     "envs": "list environments, or the settings of one",
     "presets": "list training presets",
     "doctor": "check machine and model",
@@ -27,6 +31,7 @@ _MODULES = {name: f"ragen.cli.{'evaluate' if name == 'eval' else name}" for name
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status (2 for an error a user can mend)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         return _dispatch(words)
@@ -40,6 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
         return 130
+
+
+def _prepare_streams() -> None:
+    """Write to nowhere where an output was closed, and print '?' for what its encoding lacks."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _dispatch(words: list[str]) -> int:

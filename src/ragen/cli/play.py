@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from ragen.episode import Completion, StopReason, Turn
 from ragen.errors import ConfigError, EnvironmentFault
+from ragen.text.parser import SEPARATOR
 
 if TYPE_CHECKING:
+    from ragen.envs import Environment
     from ragen.rollout.runner import EpisodeRunner
 
 OVERRIDES: str | None = "settings of the environment may follow as --env.key VALUE (`ragen envs NAME` lists them)"
@@ -68,9 +70,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     rules = Rules(2**31, 2**40, thinking=thinking, format_penalty=config.rollout.format_penalty)
     runner = EpisodeRunner(spec, env, screen, rules)  # type: ignore[arg-type]
     best = env.best_success() if runner.end is None else None
-    say("(type the actions only: the tags around them are added for you; Ctrl-D leaves)\n")
     while runner.end is None:
-        say(f"{screen.message}\n")
+        say(f"{screen.message}\n\n{_hint(env)}")
         typed = _read()
         if typed is None:
             say("\nleft.")
@@ -96,19 +97,32 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def _hint(env: "Environment") -> str:
+    """What to type: the prompt above it asks an agent for tags, which a person is spared."""
+    several = min(env.settings.max_actions, env.settings.max_actions_per_turn) > 1 and len(env.actions()) > 1
+    example = f", or several as {f' {SEPARATOR} '.join(env.actions()[:2])}" if several else ""
+    return f"(here only the action, without tags{example}; Ctrl-D leaves)"
+
+
 def _read() -> str | None:
-    sys.stdout.write("> ")
-    sys.stdout.flush()
-    line = sys.stdin.readline()
-    if not sys.stdin.isatty() and line:
-        sys.stdout.write(line if line.endswith("\n") else line + "\n")
-    return line.rstrip("\n") if line else None
+    """The next line that is not empty; None at the end of the input (or where there is none)."""
+    while sys.stdin is not None:
+        sys.stdout.write("> ")
+        sys.stdout.flush()
+        line = sys.stdin.readline()
+        if not sys.stdin.isatty() and line:
+            sys.stdout.write(line if line.endswith("\n") else line + "\n")
+        if not line or line.strip():
+            return line.rstrip("\n") or None
+    return None
 
 
 def _told(turn: Turn) -> str:
     penalty = f" and {turn.penalty:g} for the format" if turn.penalty else ""
-    done = " || ".join(turn.actions) if turn.actions else "nothing"
-    return f"— did {done}: reward {turn.reward:g}{penalty}\n"
+    done = f" {SEPARATOR} ".join(turn.actions) if turn.actions else "nothing"
+    unknown = f" ({turn.invalid_actions} not among the actions)" if turn.invalid_actions else ""
+    why = unknown or ("" if turn.valid else " (no valid answer)")
+    return f"— did {done}: reward {turn.reward:g}{penalty}{why}\n"
 
 
 def _ending(runner: "EpisodeRunner", best: float | None) -> None:

@@ -1,14 +1,16 @@
 """Print stored trajectories of a run: trained tokens marked, reward, penalty and advantage of each turn."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragen.errors import CheckpointError, ConfigError
+from ragen.errors import CheckpointError, ConfigError, ModelError
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
+    from ragen.runs.events import StoredTrajectory
 
 OVERRIDES: str | None = None
 
@@ -17,9 +19,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("run", metavar="RUN", help="a run directory, or its name under runs/")
     parser.add_argument("--step", type=int, help="the training step (default: the last one stored)")
-    parser.add_argument("--group", type=int, help="only this group")
+    parser.add_argument("--group", type=int, help="only this group, by its number in the run or (from 0) in the step")
     parser.add_argument("--member", type=int, help="only this member of each group")
+    parser.add_argument("--failed", action="store_true", help="only episodes without success")
+    parser.add_argument("--invalid", action="store_true", help="only episodes with an invalid turn")
+    order = parser.add_mutually_exclusive_group()
+    order.add_argument("--best", action="store_true", help="highest return first")
+    order.add_argument("--worst", action="store_true", help="lowest return first")
     parser.add_argument("--limit", type=int, default=8, help="trajectories at most (8; 0 = all)")
+    parser.add_argument("--json", action="store_true", help="print them as stored, one line of JSON each (all: --limit 0)")
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -27,39 +35,69 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     del overrides
     if args.limit < 0:
         raise ConfigError(f"--limit is {args.limit}; use 0 (all) or more")
-    from rich.console import Console
-
     from ragen.runs.directory import RunDirectory, find_run
-    from ragen.runs.view import show_trajectories
+    from ragen.runs.events import to_line, trajectory_record
+    from ragen.runs.view import reading_console, show_trajectories
 
     opened = RunDirectory.open(find_run(args.run))
     stored = opened.trajectories(args.step)
-    chosen = [
-        item
-        for item in stored
-        if (args.group is None or item.group == args.group)
-        and (args.member is None or item.trajectory.member == args.member)
-    ]
-    if not chosen:
-        groups = sorted({item.group for item in stored if item.group is not None})
-        raise CheckpointError(
-            f"no such trajectory: groups are {groups}, members 0 to {max(s.trajectory.member for s in stored)}"
-        )
+    a_step = opened.config.rollout.groups
+    chosen = _chosen(stored, a_step, args)
+    if args.json:
+        for item in chosen[: args.limit or None]:
+            sys.stdout.write(to_line(trajectory_record(item)))
+        return 0
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
     decode = decoder(_tokenizer_home(opened))
-    console = Console()
+    console = reading_console()
     title = f"{opened.path} · step {step} · {len(stored)} trajectories"
     console.print(title, markup=False, highlight=False, soft_wrap=True)
-    show_trajectories(chosen, console, decode, limit=args.limit or None)
+    show_trajectories(chosen, console, decode, limit=args.limit or None, groups_a_step=a_step)
     return 0
 
 
-def decoder(path: Path) -> Callable[[Sequence[int]], str]:
-    """A function from ids to their exact text, special tokens included."""
-    from ragen.models.load import load_tokenizer
+def _chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Namespace) -> "list[StoredTrajectory]":
+    """What the options ask for, in the order they ask for. Raises CheckpointError where nothing is left."""
 
-    tokenizer = load_tokenizer(path)
-    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    def wanted(item: "StoredTrajectory") -> bool:
+        t = item.trajectory
+        in_group = args.group is None or (item.group is not None and args.group in (item.group, item.group % a_step))
+        return (
+            in_group
+            and args.member in (None, t.member)
+            and not (args.failed and t.success)
+            and not (args.invalid and all(turn.valid for turn in t.turns))
+        )
+
+    chosen = [item for item in stored if wanted(item)]
+    if not chosen:
+        groups = sorted({item.group for item in stored if item.group is not None})
+        members = max((item.trajectory.member for item in stored), default=0)
+        won = sum(item.trajectory.success for item in stored)
+        raise CheckpointError(
+            f"no such trajectory among the {len(stored)} of this step: groups are {_span(groups)} (in the step 0 to "
+            f"{a_step - 1}), members 0 to {members}, and {won} succeeded"
+        )
+    if args.best or args.worst:
+        chosen.sort(key=lambda item: item.trajectory.total_return, reverse=args.best)
+    return chosen
+
+
+def _span(numbers: Sequence[int]) -> str:
+    whole = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+    return f"{numbers[0]} to {numbers[-1]}" if whole else ", ".join(map(str, numbers)) or "none"
+
+
+def decoder(path: Path) -> Callable[[Sequence[int]], str]:
+    """A function from ids to their exact text, special tokens included (by the tokenizer's own file: it loads fast)."""
+    from tokenizers import Tokenizer
+
+    file = path / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing more special
+        raise ModelError(f"'{file}' cannot be read as a tokenizer: {error}") from None
+    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
 def _tokenizer_home(opened: "RunDirectory") -> Path:

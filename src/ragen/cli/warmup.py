@@ -4,12 +4,15 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
+from ragen.cli.arguments import writable
 from ragen.errors import ConfigError
 
-OVERRIDES: str | None = _ABOUT
+OVERRIDES: str | None = (
+    "It is kept in $RAGEN_CACHE/warmups (without that variable: ~/.cache/ragen/warmups); a run with the same settings\n"
+    "takes it from there, and deleting it only costs the time to make it again.\n\n" + _ABOUT
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +29,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     config = load_config(args.source, overrides)
     if config.warmup.data == "none":
         raise ConfigError("warmup.data is 'none': choose --warmup.data format (random valid play) or oracle (best play)")
-    out = Path(args.out) if args.out else None
+    out = writable("--out", args.out) if args.out else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")
     from ragen.cli.listening import listening

@@ -7,6 +7,7 @@ import numpy as np
 
 from ragen.envs.base import Environment, EnvSettings, Observation, Step
 from ragen.errors import ConfigError, EnvironmentFault
+from ragen.extras import install_command
 from ragen.seeding import derive
 
 Render = Callable[[Any, Any], str]
@@ -101,7 +102,7 @@ def _make_by_id(name: str) -> Any:
         import gymnasium
     except ImportError:
         raise ConfigError(
-            f"the environment '{name}' needs gymnasium, which is not installed: pip install 'ragen-rl[gymnasium]'"
+            f"the environment '{name}' needs gymnasium, which is not installed: {install_command('gymnasium')}"
         ) from None
     try:
         return gymnasium.make(name)

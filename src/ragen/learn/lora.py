@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ragen.errors import ConfigError, ModelError
+from ragen.extras import install_command
 
 BASE = "base_layer."
 MARK = "lora_"
@@ -38,7 +39,7 @@ def inject(model: Any, lora: Lora) -> None:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
         raise ModelError(
-            "LoRA (model.lora.rank > 0) needs peft: pip install 'ragen-rl[lora]', or set model.lora.rank to 0"
+            f"LoRA (model.lora.rank > 0) needs peft: {install_command('lora')}, or set model.lora.rank to 0"
         ) from None
     targets = lora.targets if lora.targets == "all-linear" else [name.strip() for name in lora.targets.split(",")]
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")

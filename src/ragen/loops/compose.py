@@ -10,6 +10,7 @@ import torch
 from ragen.config.schema import Config, ModelConfig, RolloutConfig
 from ragen.envs import Environment, environment_factory
 from ragen.errors import ConfigError
+from ragen.models.checks import check_vocabulary
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model, load_tokenizer
 from ragen.rollout.contexts import ContextPolicy
@@ -65,6 +66,7 @@ def build_agent(path: Path, model: ModelConfig, rollout: RolloutConfig) -> Agent
     parameters = sum(p.numel() for p in module.parameters())
     dtype = choose_dtype(model.dtype, device, parameters=parameters)
     renderer = build_renderer(tokenizer, rollout)
+    check_vocabulary(tokenizer, len(module.get_input_embeddings().weight), control_ids(renderer), str(path))
     limit = int(getattr(module.config, "max_position_embeddings", 0) or 2**20)
     wanted = rollout.max_context or limit
     if wanted > limit:
@@ -77,6 +79,11 @@ def build_renderer(tokenizer: Any, rollout: RolloutConfig) -> ChatRenderer:
     """The chat renderer, with the forced ``<think>`` opener where the config asks for it."""
     forced = FORCED_THINK if rollout.thinking and rollout.force_think else ""
     return ChatRenderer(tokenizer, forced=forced)
+
+
+def control_ids(renderer: ChatRenderer) -> tuple[int, ...]:
+    """Ids of the chat template's and the reply format's tokens: a model must have embeddings for them."""
+    return renderer.open("") + renderer.reply_ids("<think></think><answer></answer>")
 
 
 def build_rules(rollout: RolloutConfig, max_context: int) -> Rules:

@@ -20,7 +20,7 @@ from ragen.learn.policy import Policy
 from ragen.learn.supervised import supervised_epoch
 from ragen.loops.compose import Agent, World, build_agent, build_rules
 from ragen.models.allocator import trim
-from ragen.models.cache import cache_dir, made_once
+from ragen.models.cache import cache_dir, is_made, made_once
 from ragen.models.load import save_model
 from ragen.models.resolve import resolve_model
 from ragen.rollout.demonstrations import demonstrate, demonstration_specs, optimal_player, random_player
@@ -47,7 +47,7 @@ def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, 
     agent = build_agent(path, config.model, config.rollout)
     rows = demonstration_rows(config, world, held_out, agent)
     target = cache_dir() / "warmups" / _key(config, path, agent, rows)
-    if target.is_dir():
+    if is_made(target):
         listener.on_message(f"warm-up: found in the cache ({target.name})")
         return target
     return made_once(target, lambda folder: _fine_tune(config, agent, rows, folder, listener))

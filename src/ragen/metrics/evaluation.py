@@ -60,9 +60,16 @@ class EvalReport:
 
 
 def rate_interval(outcomes: Sequence[Sequence[bool]]) -> tuple[Interval, str]:
-    """The 95 % interval of a success rate: Wilson over instances, or a bootstrap by instance where several share one."""
+    """The 95 % interval of a success rate: Wilson over instances, or a bootstrap by instance where several share one.
+
+    Instances that all have the same share of successes leave a bootstrap without width (or one instance without an
+    interval): there Wilson counts instances, each with its share, as if the samples of one were all alike.
+    """
+    shares = [sum(row) / len(row) for row in outcomes]
     if all(len(row) == 1 for row in outcomes):
-        return wilson(sum(row[0] for row in outcomes), len(outcomes)), "Wilson over instances"
+        return wilson(sum(shares), len(shares)), "Wilson over instances"
+    if len(set(shares)) == 1:
+        return wilson(shares[0] * len(shares), len(shares)), "Wilson over instances, which do not differ"
     values, clusters = _flatten(outcomes)
     return cluster_bootstrap(values, clusters), "bootstrap clustered by instance"
 

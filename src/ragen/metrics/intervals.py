@@ -10,9 +10,10 @@ _NORMAL = NormalDist()
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson score interval of a proportion: independent trials, one an instance.
 
+    ``successes`` may be a sum of shares, where a trial is a share of successes.
     (p̂ + z²/2n ± z √(p̂(1−p̂)/n + z²/4n²)) / (1 + z²/n). No trial at all gives (0, 1).
     Source: E. B. Wilson, JASA 22 (1927).
     """

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from ragen.errors import ModelError
 from ragen.models.allocator import bound_memory
+from ragen.models.checks import check_causal, check_finite
 
 UNLOADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
 
@@ -45,20 +46,21 @@ def load_model(path: Path, *, device: torch.device, trust_remote_code: bool = Fa
     """The causal LM in a directory, in float32 and evaluation mode, with every dropout at 0.
 
     Dropout is off for good: the sampler, π_old and the loss must see one and the same policy.
-    Raises ModelError for a directory without configuration, with another kind of model, or with missing weights.
+    Raises ModelError for a directory without configuration, with another kind of model, with missing or non-finite weights,
+    or with weights that are not safetensors.
     """
-    if not (path / "config.json").is_file():
-        raise ModelError(f"{path} has no config.json: it is not a Hugging Face model directory")
+    config = read_config(path, trust_remote_code=trust_remote_code)
+    weight_files(path)
     bound_memory()
     with quiet_transformers():
         try:
-            config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)
             model, info = AutoModelForCausalLM.from_pretrained(
                 path,
                 config=config,
                 dtype=torch.float32,
                 trust_remote_code=trust_remote_code,
                 local_files_only=True,
+                use_safetensors=True,
                 output_loading_info=True,
             )
         except (*UNLOADABLE, RuntimeError, SafetensorError) as error:
@@ -71,7 +73,33 @@ def load_model(path: Path, *, device: torch.device, trust_remote_code: bool = Fa
         )
     remove_dropout(model)
     loaded: PreTrainedModel = model.to(device).eval()
+    check_finite(loaded, str(path))
+    check_causal(loaded, str(path))
     return loaded
+
+
+def read_config(path: Path, *, trust_remote_code: bool = False) -> PretrainedConfig:
+    """The configuration of the model in a directory. Raises ModelError where there is none, or a broken one."""
+    if not (path / "config.json").is_file():
+        raise ModelError(f"{path} has no config.json: it is not a Hugging Face model directory")
+    with quiet_transformers():
+        try:
+            return AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)
+        except Exception as error:  # whatever stands in the file: the classes of transformers compute with it unchecked
+            raise ModelError(f"{path / 'config.json'} does not load as a model's configuration: {_reason(error)}") from None
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The safetensors files of the model in a directory. Raises ModelError where there are none."""
+    files = sorted(path.glob("model*.safetensors"))
+    if files:
+        return files
+    if pickled := sorted(file.name for file in path.glob("pytorch_model*.bin")):
+        raise ModelError(
+            f"{path} holds its weights as {pickled[0]}, a pickle, which RAGEN does not open: convert it once where you "
+            "trust it (load it with transformers, then model.save_pretrained(DIRECTORY) writes model.safetensors)"
+        )
+    raise ModelError(f"{path} holds no weights (model*.safetensors): copy them there, or choose another model")
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path, *, state: Mapping[str, torch.Tensor] | None = None) -> None:
@@ -115,4 +143,5 @@ def quiet_transformers() -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    headed = len(lines) > 1 and lines[0].endswith(":")  # a heading says nothing without the line below it
+    return " ".join(lines[: 1 + headed]) or type(error).__name__

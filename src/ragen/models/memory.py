@@ -1,6 +1,5 @@
 """How much memory a run needs, by arithmetic, against what there is."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ragen.errors import ModelError
+from ragen.models.load import read_config, weight_files
 
 BASE_BYTES = 600 * 2**20  # interpreter, torch and transformers themselves
 _CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
@@ -78,7 +78,7 @@ def check_memory(needed: int, device: torch.device) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What the files of a model say about its size, without loading it."""
+    """What the files of a model say about its size, without loading it; 0 where the configuration does not tell."""
 
     parameters: int
     hidden: int
@@ -86,18 +86,18 @@ class ModelSize:
     vocabulary: int
 
 
-def model_size(path: Path) -> ModelSize:
-    """Read the sizes from ``config.json`` and the headers of the safetensors files; raises ModelError without them."""
-    weights = [file for file in sorted(path.glob("*.safetensors")) if file.name.startswith("model")]
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        config = config.get("text_config", config)
-        if not weights:
-            raise FileNotFoundError("no model*.safetensors")
-        count = 0
-        for file in weights:
+def model_size(path: Path, *, trust_remote_code: bool = False) -> ModelSize:
+    """Read the sizes from the configuration and the headers of the safetensors files; raises ModelError without weights."""
+    count = 0
+    for file in weight_files(path):
+        try:
             with safe_open(file, framework="pt") as tensors:
                 count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-        return ModelSize(count, config["hidden_size"], config["num_hidden_layers"], config["vocab_size"])
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ModelError(f"the size of the model in {path} cannot be read: {error}") from None
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"the weights in {file} cannot be read: {error}") from None
+    try:
+        config = read_config(path, trust_remote_code=trust_remote_code).get_text_config()
+    except ModelError:  # an estimate must not stop what loading allows or explains better
+        return ModelSize(count, 0, 0, 0)
+    sizes = (getattr(config, name, None) or 0 for name in ("hidden_size", "num_hidden_layers", "vocab_size"))
+    return ModelSize(count, *sizes)

@@ -10,6 +10,7 @@ from ragen.errors import ModelError
 from ragen.models import smollm2, tiny
 
 log = logging.getLogger("ragen")
+MADE = (smollm2.NAME, tiny.NAME)  # names of models that are made here
 HUB_TIMEOUT = 3.0  # seconds for the first sign of life; a machine without network must not wait longer
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 

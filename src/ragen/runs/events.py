@@ -96,7 +96,7 @@ def stored_trajectories(
 
 def write_trajectories(path: Path, stored: Iterator[StoredTrajectory]) -> None:
     """Write one trajectory a line."""
-    write_text(path, "".join(to_line(_record(item)) for item in stored))
+    write_text(path, "".join(to_line(trajectory_record(item)) for item in stored))
 
 
 def read_trajectories(path: Path) -> Iterator[StoredTrajectory]:
@@ -108,7 +108,8 @@ def read_trajectories(path: Path) -> Iterator[StoredTrajectory]:
             raise CheckpointError(f"'{path}' does not hold trajectories of this version of RAGEN ({error!r})") from None
 
 
-def _record(item: StoredTrajectory) -> dict[str, Any]:
+def trajectory_record(item: StoredTrajectory) -> dict[str, Any]:
+    """A trajectory as it is stored."""
     t = item.trajectory
     return {
         "group": item.group,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.errors import ConfigError
+from ragen.extras import install_command
 
 
 def require_tensorboard() -> Any:
@@ -14,7 +15,7 @@ def require_tensorboard() -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise ConfigError(
-            "run.tensorboard is true, but TensorBoard is not installed: pip install 'ragen-rl[tensorboard]', "
+            f"run.tensorboard is true, but TensorBoard is not installed: {install_command('tensorboard')}, "
             "or set run.tensorboard to false (metrics.jsonl holds the same numbers)"
         ) from None
     return SummaryWriter

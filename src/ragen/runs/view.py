@@ -13,7 +13,7 @@ from ragen.rollout.segments import segments
 from ragen.runs.events import StoredTrajectory
 
 Decode = Callable[[Sequence[int]], str]
-TRAINED_STYLE = "bold green"
+TRAINED_STYLE, UNTRAINED_STYLE = "bold green", "magenta"
 OPEN, CLOSE = "⟦", "⟧"
 
 
@@ -45,21 +45,34 @@ def show_trajectories(
     decode: Decode,
     *,
     limit: int | None = None,
+    groups_a_step: int | None = None,
 ) -> None:
-    """Print trajectories; trained tokens stand in ⟦ ⟧ (and green where there are colours)."""
+    """Print trajectories; sampled tokens stand in ⟦ ⟧, and where there are colours the trained ones are green."""
     shown = stored if limit is None else stored[:limit]
-    console.print(f"trained tokens: {OPEN}so{CLOSE}", highlight=False)
+    console.print(f"sampled tokens: {OPEN}so{CLOSE}, trained on where an advantage is told", highlight=False)
     for item in shown:
-        for line in render(item, decode):
+        for line in render(item, decode, groups_a_step):
             console.print(line, highlight=False, soft_wrap=True)
     if len(shown) < len(stored):
-        console.print(f"… {len(stored) - len(shown)} more (--limit)", highlight=False)
+        console.print(f"… {len(stored) - len(shown)} more (--limit 0 for all)", highlight=False)
 
 
-def render(item: StoredTrajectory, decode: Decode) -> Iterator[Text]:
-    """The lines of one trajectory."""
+def reading_console() -> Console:
+    """A console whose reader may leave (head, less): that raises BrokenPipeError, as it does for any other output."""
+    return _Reading()
+
+
+class _Reading(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def render(item: StoredTrajectory, decode: Decode, groups_a_step: int | None = None) -> Iterator[Text]:
+    """The lines of one trajectory; groups are numbered through the run, ``groups_a_step`` tells the number in the step."""
     t = item.trajectory
     group = "lost" if item.group is None else f"group {item.group}"
+    if item.group is not None and groups_a_step is not None and item.group >= groups_a_step:
+        group += f" ({item.group % groups_a_step} of this step)"
     title = f"── {t.env} · {group} · member {t.member} · instance {t.instance_seed} · policy {t.policy_version} "
     yield Text(title + "─" * max(3, 100 - len(title)), style="bold cyan")
     if t.error:
@@ -77,7 +90,8 @@ def _segment_lines(item: StoredTrajectory, segment: Segment, decode: Decode) -> 
     line = Text()
     for span in spans(segment, decode):
         if span.trained:
-            line.append(f"{OPEN}{printable(span.text)}{CLOSE}", style=TRAINED_STYLE)
+            style = UNTRAINED_STYLE if item.advantages is None else TRAINED_STYLE
+            line.append(f"{OPEN}{printable(span.text)}{CLOSE}", style=style)
             yield line
             line = Text()
             yield Text(turn_summary(item.trajectory, span.turn, item.advantages), style="yellow")

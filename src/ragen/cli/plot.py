@@ -1,0 +1,101 @@
+"""Draw learning curves of runs: success with the evaluations' 95 % intervals, return, its spread in groups, entropy."""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragen.cli.arguments import writable_file
+from ragen.errors import CheckpointError, ConfigError
+from ragen.extras import install_command
+
+if TYPE_CHECKING:
+    from ragen.runs.directory import RunDirectory
+
+OVERRIDES: str | None = None
+FORMATS = (".png", ".svg", ".pdf")
+CURVES = (  # metric, title, lowest possible value
+    ("rollout/success", "success", 0.0),
+    ("rollout/return_mean", "mean return", None),
+    ("rollout/return_std", "in-group std of the return", 0.0),
+    ("rollout/entropy", "token entropy (nats)", 0.0),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or their names under runs/")
+    parser.add_argument("-o", "--out", default="curve.png", metavar="FILE", help="a .png, .svg or .pdf file (curve.png)")
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Draw and say where the picture is."""
+    del overrides
+    from ragen.runs.directory import RunDirectory, find_run
+
+    out = writable_file("--out", args.out)
+    if out.suffix.lower() not in FORMATS:
+        raise ConfigError(f"--out '{out}' has no known format: end it with {', '.join(FORMATS)}")
+    runs = [RunDirectory.open(find_run(name)) for name in args.runs]
+    draw(runs, out)
+    sys.stdout.write(f"written: {out}\n")
+    return 0
+
+
+def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
+    """One panel a quantity, one colour a run; of a single run the title names environment, model and method."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ConfigError(f"`ragen plot` needs matplotlib, which is not installed: {install_command('plots')}") from None
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    from ragen.runs.summary import method_name
+
+    figure, panels = plt.subplots(1, len(CURVES), figsize=(13, 3.1), layout="constrained")
+    for panel, (_, title, _) in zip(panels, CURVES, strict=True):
+        panel.set_title(title, fontsize=10)
+        panel.set_xlabel("step")
+        panel.grid(alpha=0.3)
+        panel.margins(y=0.1)
+        panel.locator_params(axis="x", integer=True)
+    for number, one in enumerate(runs):
+        _draw_run(panels, one, f"C{number}", label=one.path.name)
+    for panel, (_, _, floor) in zip(panels, CURVES, strict=True):
+        if floor is not None:
+            panel.set_ylim(bottom=floor)
+    panels[0].set_ylim(0, 1.05)
+    panels[0].legend(fontsize=7)
+    config = runs[0].config
+    parts = (config.env.get("name"), config.model.name, method_name(config), f"seed {config.seed}")
+    figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else f"{len(runs)} runs", fontsize=11)
+    figure.savefig(out, dpi=110)
+    plt.close(figure)
+
+
+def _draw_run(panels: Any, run: "RunDirectory", color: str, label: str) -> None:
+    from ragen.runs.summary import eval_points
+
+    rows = run.metrics()
+    if not rows:
+        raise CheckpointError(f"'{run.path}' has no step to draw yet (its metrics.jsonl is empty or not there)")
+    steps = [row["step"] for row in rows]
+    for panel, (key, _, _) in zip(panels, CURVES, strict=True):
+        values = [math.nan if row.get(key) is None else row[key] for row in rows]
+        panel.plot(steps, values, marker="o", markersize=3, color=color, label=label)
+    for point in eval_points(run):
+        low, high = point.interval
+        panels[0].errorbar(
+            [point.step + 0.5],  # between the step before it and the one after
+            [point.success],
+            yerr=[[max(0.0, point.success - low)], [max(0.0, high - point.success)]],
+            fmt="s",
+            capsize=3,
+            color=color,
+            markeredgecolor="black",
+            markerfacecolor="white" if point.name == "before" else color,
+            label=f"evaluation {point.name}" if point.name in ("before", "after") else None,
+        )

@@ -1,0 +1,68 @@
+"""List runs: environment, method, steps done and planned, success before and after with 95 % intervals, last step."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ragen.errors import CheckpointError, RagenError
+
+if TYPE_CHECKING:
+    from ragen.runs.directory import RunDirectory
+
+OVERRIDES: str | None = None
+TITLES = ("run", "environment", "method", "steps", "success before → after", "last step")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("root", nargs="?", default="runs", metavar="DIR", help="the directory that holds the runs (runs)")
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Print the table, the run that went on last at the end."""
+    del overrides
+    from ragen.runs.directory import RunDirectory
+
+    root = Path(args.root)
+    found = [path.parent for path in root.glob("*/config.yaml")] if root.is_dir() else []
+    if not found:
+        raise CheckpointError(f"there are no runs in '{root}': name another directory, or start one with `ragen train`")
+    rows: list[tuple[str, ...]] = [TITLES]
+    for path in sorted(found, key=_last_time):
+        try:
+            rows.append(_row(RunDirectory.open(path)))
+        except RagenError as error:
+            rows.append((path.name, f"cannot be read: {error}"))
+    whole = [row for row in rows if len(row) == len(TITLES)]
+    widths = [max(len(row[column]) for row in whole) for column in range(len(TITLES))]
+    widths[0] = max(len(row[0]) for row in rows)
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows)
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _row(run: "RunDirectory") -> tuple[str, ...]:
+    from ragen.runs.summary import eval_points, method_name
+
+    metrics = run.metrics()
+    done = metrics[-1]["step"] if metrics else 0
+    by_name = {point.name: str(point) for point in eval_points(run)}
+    took = metrics[-1].get("time/step_s") if metrics else None
+    when = datetime.fromtimestamp(_last_time(run.path)).astimezone()
+    return (
+        run.path.name,
+        str(run.config.env.get("name")),
+        method_name(run.config),
+        f"{done}/{run.config.steps}",
+        f"{by_name.get('before', '–')} → {by_name.get('after', '–')}",
+        f"{when:%Y-%m-%d %H:%M}" + (f" ({took:.1f} s)" if took is not None else ""),
+    )
+
+
+def _last_time(path: Path) -> float:
+    """When the run last recorded a step (or was made), in seconds since 1970."""
+    metrics = path / "metrics.jsonl"
+    return (metrics if metrics.is_file() else path / "config.yaml").stat().st_mtime

@@ -1,0 +1,45 @@
+"""What a run's files say in short: its method, its evaluations and how far it is."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ragen.config.schema import Config
+from ragen.errors import CheckpointError
+from ragen.runs.directory import RunDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class EvalPoint:
+    """One evaluation on the run's own environment: after ``step`` steps, success rate and its 95 % interval."""
+
+    name: str
+    step: int
+    success: float
+    interval: tuple[float, float]
+
+    def __str__(self) -> str:
+        return f"{self.success:.3f} [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
+
+
+def method_name(config: Config) -> str:
+    """The method as the paper calls it: StarPO, with the uncertainty filter StarPO-S; and the advantage estimator."""
+    return f"{'StarPO' if config.filter.strategy == 'none' else 'StarPO-S'} ({config.advantage.name})"
+
+
+def eval_points(run: RunDirectory) -> list[EvalPoint]:
+    """The evaluations before, after and between the steps, by step. Raises CheckpointError for a damaged file."""
+    last = max((int(row["step"]) for row in run.metrics()), default=0)
+    points = []
+    for file in sorted((run.path / "eval").glob("*.json")):
+        number = file.stem.removeprefix("step-")
+        if file.stem not in ("before", "after") and not number.isdigit():
+            continue  # another environment's
+        try:
+            report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            low, high = report["success_interval"]
+            told = int(number) if number.isdigit() else {"before": 0, "after": last}[file.stem]
+            points.append(EvalPoint(file.stem, int(report.get("step", told)), float(report["success"]), (low, high)))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"'{file}' is not an evaluation of this version of RAGEN ({error!r})") from None
+    return sorted(points, key=lambda point: (point.step, point.name != "before"))

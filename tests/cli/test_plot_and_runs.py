@@ -1,0 +1,153 @@
+"""`ragen plot` and `ragen runs` on runs as they lie on disk: whole, half done, damaged."""
+
+import builtins
+import json
+import os
+
+import pytest
+
+from ragen.cli.main import main
+from ragen.config import load_config
+from ragen.runs.directory import RunDirectory
+from ragen.runs.summary import eval_points
+
+PNG = b"\x89PNG"
+
+
+def make(root, name, *, steps=3, returns=-0.5, evaluations=("before", "after", "step-2"), step_field=False):
+    config = load_config("bandit-starpo-s-grpo-tiny", ["--run.root", str(root), "--run.name", name, "--steps", "5"])
+    run = RunDirectory.create(config)
+    for step in range(1, steps + 1):
+        metrics = {"rollout/success": 0.5, "rollout/return_mean": returns, "rollout/return_std": 0.1, "time/step_s": 1.5}
+        run.append_metrics(step, {**metrics, "rollout/entropy": float("nan")})
+    (run.path / "eval").mkdir(exist_ok=True)
+    for number, kind in enumerate(evaluations):
+        report = {"success": 0.25 * (number + 1), "success_interval": [0.2 * (number + 1), 0.3 * (number + 1)]}
+        extra = {"step": {"before": 0, "after": steps}.get(kind, 2)} if step_field else {}
+        (run.path / "eval" / f"{kind}.json").write_text(json.dumps({**report, **extra}))
+    (run.path / "eval" / "after-bandit-rev.json").write_text(json.dumps({"success": 0.0, "success_interval": [0, 0.1]}))
+    return run
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize("step_field", [True, False])
+def test_evaluations_stand_where_they_were_made(root, step_field):
+    points = eval_points(make(root, "one", step_field=step_field))
+    assert [(point.name, point.step, point.success) for point in points] == [
+        ("before", 0, 0.25),
+        ("step-2", 2, 0.75),
+        ("after", 3, 0.5),
+    ]
+
+
+def panels_of(monkeypatch, *words):
+    from matplotlib.figure import Figure
+
+    seen = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, out, **_: seen.append(figure))
+    assert main(["plot", *words]) == 0
+    return seen[0]
+
+
+@pytest.mark.parametrize("returns", [-7.5, -0.1, 0.0, 0.4, 12.0])
+def test_every_value_lies_inside_its_panel_and_the_title_names_the_run(root, monkeypatch, returns):
+    make(root, "one", returns=returns)
+    figure = panels_of(monkeypatch, "one")
+    low, high = figure.axes[1].get_ylim()
+    assert low < returns < high
+    assert [axis.get_ylim()[0] for axis in (figure.axes[0], figure.axes[2], figure.axes[3])] == [0.0, 0.0, 0.0]
+    assert figure.get_suptitle() == "bandit · tiny · StarPO-S (grpo) · seed 0"
+
+
+def test_before_and_after_differ_by_their_marks_and_runs_by_their_colours(root, monkeypatch):
+    make(root, "one")
+    make(root, "two")
+    panel = panels_of(monkeypatch, "one", "runs/two").axes[0]
+    squares = [line for line in panel.get_lines() if line.get_marker() == "s"]
+    assert {line.get_markerfacecolor() for line in squares} == {"white", "C0", "C1"}
+    assert [line.get_xdata()[0] for line in squares] == [0.5, 2.5, 3.5] * 2
+    assert {"one", "two"} <= {text.get_text() for text in panel.get_legend().get_texts()}
+
+
+@pytest.mark.parametrize("name", ["curve.png", "deep/er/x.PNG", "x.svg", "x.pdf"])
+def test_the_picture_is_written_where_it_was_asked_for(root, name, capsys):
+    run = make(root, "one", evaluations=())
+    assert main(["plot", str(run.path), "-o", name]) == 0
+    assert capsys.readouterr().out == f"written: {name}\n"
+    assert (root.parent / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "RUN"),
+        (["nosuch"], "did you mean"),
+        (["empty"], "no step to draw yet"),
+        (["one", "-o", "x.xyz"], "known format"),
+        (["one", "-o", "/proc/x/y.png"], "cannot be written"),
+        (["damaged"], "is not an evaluation"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why(root, words, said, capsys):
+    make(root, "one")
+    make(root, "nosuck")
+    make(root, "empty", steps=0)
+    (make(root, "damaged").path / "eval" / "after.json").write_text("[]")
+    assert main(["plot", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not list(root.parent.glob("*.png"))
+
+
+def test_without_matplotlib_the_extra_is_named(root, monkeypatch, capsys):
+    make(root, "one")
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main(["plot", "one"]) == 2
+    assert "pip install" in capsys.readouterr().err
+
+
+def test_runs_are_listed_oldest_first_with_what_they_reached(root, capsys):
+    for age, (name, options) in enumerate(
+        {"older": {}, "half": {"evaluations": ("before",)}, "new": {"steps": 0, "evaluations": ()}}.items()
+    ):
+        run = make(root, name, **options)
+        file = run.path / ("metrics.jsonl" if options.get("steps") != 0 else "config.yaml")
+        os.utime(file, (1_000_000_000 + age, 1_000_000_000 + age))
+    (root / "not-a-run").mkdir()
+    assert main(["runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", "older", "half", "new"]
+    assert "bandit" in lines[1]
+    assert "StarPO-S (grpo)" in lines[1]
+    assert "3/5" in lines[1]
+    assert "0.250 [0.200, 0.300] → 0.500 [0.400, 0.600]" in lines[1]
+    assert lines[1].endswith("(1.5 s)")
+    assert "0.250 [0.200, 0.300] → –" in lines[2]
+    assert "0/5" in lines[3]
+    assert "– → –" in lines[3]
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "metrics.jsonl", "eval/after.json"])
+def test_a_damaged_run_does_not_hide_the_others(root, capsys, file):
+    make(root, "good")
+    (make(root, "bad").path / file).write_text("{nonsense\n{\n")
+    assert main(["runs", str(root)]) == 0
+    text = capsys.readouterr().out
+    assert "cannot be read" in text
+    assert "3/5" in text
+
+
+def test_no_runs_says_how_to_make_one(root, capsys):
+    assert main(["runs"]) == 2
+    assert "ragen train" in capsys.readouterr().err
