@@ -42,9 +42,11 @@ class Report:
 class Result:
     run: Path = Path("runs/one")
     steps: int = 3
+    planned: int = 3
     stopped: str = "all steps done"
     before: Report | None = field(default_factory=lambda: Report(success=0.25))
     after: Report | None = field(default_factory=Report)
+    history: tuple = ()
 
 
 def play(listener):
@@ -73,16 +75,16 @@ def test_e12_without_a_terminal_the_output_is_plain_lines_without_escapes():
     assert "\x1b" not in text
     assert "\r" not in text
     lines = text.splitlines()
-    heading = next(line for line in lines if "group std" in line)
+    heading = next(line for line in lines if "entropy" in line)
     rows = [line for line in lines if line.strip()[:1] in "123" and "0.500" in line]
     assert len(rows) == 3
     assert {len(row) for row in rows} == {len(heading)}
     assert rows[0].split() == ["1", "0.500", "0.500", "0.500", "0.500", "–", "0.500", "1234", "0.5"]
 
 
-def test_the_table_has_what_the_issue_asks_for():
+def test_the_table_tells_what_training_is_watched_by():
     titles = [title for title, _, _ in module.COLUMNS]
-    assert titles[:5] == ["success", "reward", "group std", "entropy", "grad norm"]
+    assert titles[:5] == ["success", "return", "std", "entropy", "grad"]
     assert "tokens/s" in titles
     assert [key for _, key, _ in module.COLUMNS if key not in METRICS] == []
 
@@ -111,7 +113,7 @@ def test_the_end_says_where_the_run_lies_and_how_to_go_on():
 def test_quiet_says_only_the_end():
     text = transcript(quiet=True)
     assert len(text.splitlines()) == 5
-    assert "group std" not in text
+    assert "entropy" not in text
 
 
 def test_messages_are_never_read_as_markup():

@@ -3,8 +3,11 @@
 import argparse
 import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 
 from ragen.cli.arguments import Parser, options_of, split_overrides
@@ -29,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        return _dispatch(words)
+        with _sigterm_as_ctrl_c():
+            return _dispatch(words)
     except RagenError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -40,6 +44,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
         return 130
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """So that a stopped process, too, cleans up behind it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _dispatch(words: list[str]) -> int:
