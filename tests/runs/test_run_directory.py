@@ -153,6 +153,9 @@ def test_a_run_is_found_by_path_or_name_and_the_nearest_is_named(tmp_path):
         find_run("onne", tmp_path / "runs")
     with pytest.raises(CheckpointError, match="there are no runs"):
         find_run("x", tmp_path / "nowhere")
+    for name in ("x" * 300, "nul\0", ""):
+        with pytest.raises(CheckpointError, match="is not a run directory"):
+            find_run(name, tmp_path / "runs")
 
 
 def test_trajectories_that_are_not_there_say_which_are(tmp_path):

@@ -158,8 +158,9 @@ class RunDirectory:
 def find_run(path: str | Path, root: str | Path = "runs") -> Path:
     """The directory of a run given by path or by name; raises CheckpointError with the nearest name."""
     for candidate in (Path(path), Path(root) / path):
-        if (candidate / "config.yaml").is_file():
-            return candidate
+        with suppress(OSError):  # for example a name that is too long for one
+            if (candidate / "config.yaml").is_file():
+                return candidate
     here = Path(root)
     known = [p.name for p in here.iterdir() if (p / "config.yaml").is_file()] if here.is_dir() else []
     hint = nearest(str(path), known) if known else f"there are no runs in '{root}'"
@@ -189,7 +190,8 @@ def default_name(label: str, seed: int) -> str:
 def claimed_place(config: Config, label: str | None = None) -> Iterator[Path]:
     """A place for a new run, held against other processes; it goes again where nothing was put into it."""
     root = Path(config.run.root)
-    root_is_new = not root.exists()
+    with clear_disk_errors("the run directory", root):
+        root_is_new = not root.exists()
     path = make_place(config, label)
     try:
         with locked(path):
@@ -227,7 +229,9 @@ def make_place(config: Config, label: str | None = None) -> Path:
 
 
 def _check_vacant(path: Path) -> None:
-    if path.exists() and (not path.is_dir() or any(inside.name != LOCK for inside in path.iterdir())):
+    with clear_disk_errors("the run directory", path):
+        vacant = not path.exists() or (path.is_dir() and all(inside.name == LOCK for inside in path.iterdir()))
+    if not vacant:
         raise CheckpointError(
             f"the run directory '{path}' exists and is not empty: go on with it (--resume {path}), or choose another "
             "name (--run.name)"
