@@ -142,7 +142,7 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
             listener.on_phase("train", config.steps - done)
     if done not in run.checkpoints.steps():
         session.checkpoint(done, flat_in_row)
-    after = evaluate_all(session, "after", done, listener, interrupt) if done else before
+    after = evaluate_all(session, "after", done, listener, interrupt) if config.steps else before
     reason = INTERRUPTED if interrupt() else reason
     return TrainResult(run.path, done, config.steps, reason, before, after, tuple(history))
 
