@@ -150,6 +150,17 @@ class Few(Environment):
         return None if Few.fails else self.kind
 
 
+def test_a_run_on_a_class_of_ones_own_goes_on_with_that_class_only(tmp_path: Path) -> None:
+    class Another(Few):
+        pass
+
+    chosen = SMALL | {"run.root": str(tmp_path), "eval.episodes": 0, "eval.also": []}
+    first = ragen.train("bandit-starpo-grpo", chosen | {"steps": 1}, env=Few)
+    with pytest.raises(CheckpointError, match=r"env\.name = Few, not Another"):
+        ragen.train("bandit-starpo-grpo", chosen, env=Another, resume=first.run)
+    assert ragen.train("bandit-starpo-grpo", chosen, env=Few, resume=first.run).steps == 2
+
+
 @pytest.mark.parametrize("change", [{"eval.episodes": 9}, {"eval.seed": 7, "eval.episodes": 9}, {"eval.episodes": 5}])
 def test_b9_an_evaluation_set_may_not_take_in_what_was_trained(tmp_path: Path, change: dict[str, Any]) -> None:
     trained = load_config({"preset": "bandit-starpo-grpo", "eval": {"episodes": 1}, "steps": 9})

@@ -141,6 +141,14 @@ class Plan:
     held_out: frozenset[str]
 
 
+def with_environment(config: Config, env: type[Environment] | EnvironmentFactory | None) -> Config:
+    """The settings with the caller's own class in place of a preset, so that a resumed run needs the same class."""
+    if env is None:
+        return config
+    world = build_world(config.env, env)
+    return config.model_copy(update={"env": {"name": world.name}})
+
+
 def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None) -> Plan:
     """Check everything that can be checked without a model."""
     if config.run.threads:
@@ -151,8 +159,6 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
             f"model.lora.rank is {config.model.lora.rank}, which needs peft: install the extra 'lora', or set it to 0"
         )
     world = build_world(config.env, env)
-    if env is not None:
-        config = config.model_copy(update={"env": {"name": world.name}})  # so that a resumed run needs the same class
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))

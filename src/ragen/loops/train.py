@@ -22,7 +22,7 @@ from ragen.learn.batch import Batch, collate
 from ragen.learn.stats import UpdateStats
 from ragen.loops.compose import training_params
 from ragen.loops.run_evaluations import evaluate_all, stored_report
-from ragen.loops.session import Session, open_session, plan_session
+from ragen.loops.session import Session, open_session, plan_session, with_environment
 from ragen.metrics.evaluation import EvalReport
 from ragen.metrics.rollout import rollout_metrics
 from ragen.models.allocator import trim
@@ -78,6 +78,7 @@ def train(
     says how to go on.
     """
     listener = listener or Silent()
+    config = with_environment(config, env)
     if resume is None:
         with claimed_place(config, label) as place:
             return _run(open_session(plan_session(config, env=env), place, listener), listener)
