@@ -1,6 +1,7 @@
 """The command line: light start, clear errors, words in the right place."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -24,6 +25,9 @@ LIGHT = [
     ["runs", "--help"],
     ["play", "bandit"],
     ["train", "bandit-starpo-grpo", "--clip_hihg", "1"],
+    ["train", "bandt-starpo-grpo"],
+    ["train", "bandit-starpo-grpo", "--eval.also", "[bandt]"],
+    ["train", "--resume", "no-such-run"],
 ]
 
 
@@ -62,7 +66,7 @@ def test_the_overview_names_every_command(capsys):
         (["train"], "ragen presets"),
         (["train", "bandit-starpo-sgrpo"], "did you mean 'bandit-starpo-s-grpo'"),
         (["train", "bandit-starpo-grpo", "--loss.clip_hihg", "1"], "did you mean 'loss.clip_high'"),
-        (["train", "bandit-starpo-grpo", "--resume", "x"], "--resume RUN"),
+        (["train", "bandit-starpo-grpo", "--resume", "x"], "not both"),
         (["train", "--resume", "no-such-run"], "not a run directory"),
         (["show", "no-such-run"], "not a run directory"),
         (["show"], "RUN"),
@@ -100,6 +104,24 @@ def test_ctrl_c_outside_a_loop_leaves_quietly(monkeypatch, capsys):
     monkeypatch.setattr(entry, "_dispatch", interrupted)
     assert main(["envs"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_n7_sigterm_counts_as_ctrl_c_everywhere_and_is_given_back(number, monkeypatch, tmp_path):
+    left = tmp_path / "half-made"
+
+    def work(words):
+        left.mkdir()
+        try:
+            signal.raise_signal(number)
+        finally:
+            left.rmdir()
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(entry, "_dispatch", work)
+    assert main(["envs"]) == 130
+    assert not left.exists()
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_reader_that_leaves_is_not_an_error():

@@ -1,9 +1,13 @@
 """What a person reads while a run goes on."""
 
+import errno
 import io
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from ragen.config import load_config
@@ -42,9 +46,11 @@ class Report:
 class Result:
     run: Path = Path("runs/one")
     steps: int = 3
+    planned: int = 3
     stopped: str = "all steps done"
     before: Report | None = field(default_factory=lambda: Report(success=0.25))
     after: Report | None = field(default_factory=Report)
+    history: tuple = ()
 
 
 def play(listener):
@@ -73,16 +79,16 @@ def test_e12_without_a_terminal_the_output_is_plain_lines_without_escapes():
     assert "\x1b" not in text
     assert "\r" not in text
     lines = text.splitlines()
-    heading = next(line for line in lines if "group std" in line)
+    heading = next(line for line in lines if "entropy" in line)
     rows = [line for line in lines if line.strip()[:1] in "123" and "0.500" in line]
     assert len(rows) == 3
     assert {len(row) for row in rows} == {len(heading)}
     assert rows[0].split() == ["1", "0.500", "0.500", "0.500", "0.500", "–", "0.500", "1234", "0.5"]
 
 
-def test_the_table_has_what_the_issue_asks_for():
+def test_the_table_tells_what_training_is_watched_by():
     titles = [title for title, _, _ in module.COLUMNS]
-    assert titles[:5] == ["success", "reward", "group std", "entropy", "grad norm"]
+    assert titles[:5] == ["success", "return", "std", "entropy", "grad"]
     assert "tokens/s" in titles
     assert [key for _, key, _ in module.COLUMNS if key not in METRICS] == []
 
@@ -111,7 +117,7 @@ def test_the_end_says_where_the_run_lies_and_how_to_go_on():
 def test_quiet_says_only_the_end():
     text = transcript(quiet=True)
     assert len(text.splitlines()) == 5
-    assert "group std" not in text
+    assert "entropy" not in text
 
 
 def test_messages_are_never_read_as_markup():
@@ -139,3 +145,102 @@ def test_long_phases_speak_up_now_and_then_with_the_time_left(monkeypatch):
     spoken = [line for line in file.getvalue().splitlines() if "left" in line]
     assert len(spoken) == 5
     assert spoken[0].strip() == "warm-up: 10/100, about 1 min 30 s left"
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_n15_no_line_of_the_table_or_an_evaluation_is_wider_than_a_terminal_of_80(width):
+    assert len(module.header()) == len(module.step_line(1, METRIC_VALUES)) == module.LINE <= 78
+    wide = Report(players={f"player-{i}": Player() for i in range(6)}, notes=("a note of many words " * 9,))
+    lines = module.eval_lines("step-100-frozen_lake-slippery", wide)
+    lines += module.start_lines(load_config("frozen_lake-starpo-s-ppo-small"), None)
+    assert max(map(len, lines)) <= module.LINE
+    told = " ".join(line.strip() for line in lines)
+    for part in ("player-5 0.500 [0.400, 0.600]", "return 1.500 [1.000, 2.000]", "tokens an episode 30.0"):
+        assert part in told
+
+
+def test_n17_the_start_tells_method_sizes_steps_and_rate():
+    text = " ".join(module.start_lines(load_config("bandit-starpo-s-grpo-tiny", ["--steps", "7"]), Path("runs/one")))
+    for part in ("bandit", "tiny", "StarPO-S (grpo, top_fraction", "P × G = 8 × 16", "7 steps", "learning rate", "seed 0"):
+        assert part in text
+    assert "StarPO (gae)" in " ".join(module.start_lines(load_config("bandit-starpo-ppo"), None))
+
+
+@pytest.mark.parametrize(
+    ("result", "said", "not_said"),
+    [
+        (Result(), "ragen train --resume runs/one --steps 6", "--steps N"),
+        (Result(stopped="interrupted", planned=40, after=None), "--resume runs/one   (to step 40)", "--steps"),
+        (Result(stopped="interrupted", planned=40, after=None), "interrupted after step 3", "→"),
+        (
+            Result(stopped="stopped: every group was flat", planned=40, history=({"rollout/valid_format": 0.0},)),
+            "valid format was 0.000",
+            "--resume",
+        ),
+    ],
+)
+def test_n20_n21_the_end_says_exactly_what_helps(result, said, not_said):
+    text = "\n".join(module.end_lines(result))
+    assert said in text
+    assert not_said not in text
+    assert "ragen show runs/one" in text
+
+
+class Gone(io.StringIO):
+    """A place to write to that refuses, from the n-th write on."""
+
+    def __init__(self, error, after):
+        super().__init__()
+        self.error, self.left = error, after
+
+    def write(self, text):
+        if self.left == 0:
+            raise self.error
+        self.left -= 1
+        return super().write(text)
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.parametrize("kind", [module.QuietConsole, module.PlainConsole, module.LiveConsole])
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
+def test_b3_where_nobody_reads_the_console_falls_silent_and_the_run_goes_on(kind, number, after, monkeypatch):
+    monkeypatch.setattr(module.os, "dup2", lambda *handles: None)  # rich points standard output elsewhere on a closed pipe
+    file = Gone(OSError(number, "gone"), after)
+    terminal = kind is module.LiveConsole
+    play(kind(Console(file=file, width=80, force_terminal=terminal)))
+    written = file.getvalue()
+    play(kind(Console(file=io.StringIO())))  # another console is not affected
+    assert file.getvalue() == written
+
+
+@pytest.mark.parametrize("text", ["\ud800", "ä 🎲 \udfff"], ids=ascii)
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_b7_text_that_the_output_cannot_hold_is_spelled_out(text, encoding):
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    module.PlainConsole(Console(file=file, width=80)).on_message(f"said: {text}")
+    file.flush()
+    assert raw.getvalue().decode(encoding).startswith("said: ")
+
+
+PRINTER = """
+from ragen.runs.console import make_listener
+listener = make_listener()
+for number in range(20000):
+    listener.on_message(f"line {number}")
+import sys
+print("went on", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("place", ["closed pipe", "/dev/full"])
+def test_b3_a_real_process_goes_on_and_ends_well(place):
+    if place == "closed pipe":
+        command = '"$0" -c "$1" | head -n 3 >/dev/null; exit ${PIPESTATUS[0]}'
+    elif Path(place).exists():
+        command = f'"$0" -c "$1" > {place}'
+    else:
+        pytest.skip(f"needs {place}")
+    done = subprocess.run(["bash", "-c", command, sys.executable, PRINTER], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "went on\n"

@@ -129,3 +129,37 @@ def test_trajectories_of_another_kind_are_refused(tmp_path):
     path.write_text('{"hello": 1}\n')
     with pytest.raises(CheckpointError, match="step-000001"):
         list(events.read_trajectories(path))
+
+
+SURROGATES = ["\ud800", "a\udfffb", "\udcff", "\ud83d"]
+
+
+@pytest.mark.parametrize("text", SURROGATES, ids=ascii)
+def test_b7_text_that_utf8_cannot_hold_is_recorded_and_reads_back(tmp_path, text):
+    completion = Completion((3,), (-0.5,), (0.1,), text, StopReason.END)
+    turn = one_turn(completion=completion, observation=text, actions=(text,), info={text: [text, {"deep": text}]})
+    stored = events.StoredTrajectory(0, Trajectory(text, 1, 0, (turn,), EndReason.ERROR, False, error=text))
+    path = tmp_path / "step-000001.jsonl"
+    events.write_trajectories(path, iter([stored]))
+    assert list(events.read_trajectories(path)) == [stored]
+    path.read_bytes().decode("utf-8")
+    events.append_line(tmp_path / "metrics.jsonl", {"step": 1, text: text})
+    assert events.read_steps(tmp_path / "metrics.jsonl") == [{"step": 1, text: text}]
+
+
+@pytest.mark.parametrize("line", ["5", "[]", "null", '"x"', "true"])
+def test_b30_a_line_that_is_no_record_is_an_error_that_names_it(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step":1}}\n{line}\n')
+    with pytest.raises(CheckpointError, match="line 2"):
+        list(events.read_lines(path))
+
+
+@pytest.mark.parametrize("record", ["{}", '{"a":1}', '{"step":null}', '{"step":"1"}', '{"step":1.5}', '{"step":[1]}'])
+def test_b30_metrics_without_a_step_are_an_error_and_nothing_is_cut(tmp_path, record):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step":1}}\n{record}\n')
+    for way in (lambda: events.read_steps(path), lambda: events.cut_lines(path, 0)):
+        with pytest.raises(CheckpointError, match="record 2"):
+            way()
+    assert path.read_text() == f'{{"step":1}}\n{record}\n'

@@ -17,6 +17,21 @@ def test_the_first_asks_and_changes_nothing_else():
     assert "Ctrl-C again" in said[0]
 
 
+@pytest.mark.parametrize("work", ["step", "evaluation"])
+def test_n19_what_stops_is_named(work):
+    said = []
+
+    def work_on(stop):
+        with stop.abandonable(work):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    with Interrupt(said.append) as stop, pytest.raises(StepAbandoned):
+        work_on(stop)
+    assert said[0].startswith(f"Stopping after this {work}.")
+    assert said[1].startswith(f"Abandoning the {work}, then saving.")
+
+
 def test_the_second_abandons_only_work_that_may_be_abandoned():
     with Interrupt() as stop:
         signal.raise_signal(signal.SIGINT)

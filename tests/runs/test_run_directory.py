@@ -23,10 +23,10 @@ def group(index=0):
 
 def test_the_layout_is_the_documented_one_and_the_config_reads_back(tmp_path):
     run = RunDirectory.create(config(tmp_path))
-    run.write_provenance(device="cpu", dtype="float32")
+    run.write_provenance(device="cpu", dtype="float32", threads=1)
     run.append_metrics(1, {"rollout/success": 0.5, "update/kl": math.nan})
     run.write_trajectories(1, [group()], [], {(0, 0): [0.7]})
-    run.write_eval("before", {"success": 0.25, "interval": (0.1, math.inf)})
+    run.write_eval("before", 0, {"success": 0.25, "interval": (0.1, math.inf)})
     run.checkpoints.save(1, lambda folder: (folder / "x").write_text("x"))
     files = sorted(p.relative_to(run.path).as_posix() for p in run.path.rglob("*") if p.is_file())
     assert files == [
@@ -44,12 +44,14 @@ def test_the_layout_is_the_documented_one_and_the_config_reads_back(tmp_path):
     assert again.metrics() == [{"step": 1, "rollout/success": 0.5, "update/kl": None}]
     assert again.trajectories()[0].advantages == (0.7,)
     assert again.trajectories()[0].trajectory == group().trajectories[0]
-    assert json.loads((run.path / "eval/before.json").read_text()) == {"success": 0.25, "interval": [0.1, None]}
+    stored = {"step": 0, "success": 0.25, "interval": [0.1, None]}
+    assert json.loads((run.path / "eval/before.json").read_text()) == stored
+    assert again.evaluations() == {"before": stored}
 
 
 def test_provenance_names_versions_machine_seeds_and_each_session(tmp_path):
     run = RunDirectory.create(config(tmp_path, "--seed", "3"))
-    run.write_provenance(device="cpu")
+    run.write_provenance(device="cpu", threads=1)
     run.write_provenance(device="cuda", resumed_at=4)
     first, second = json.loads((run.path / "provenance.json").read_text())
     assert first["seeds"] == {"run": 3, "eval": 1000}
@@ -68,7 +70,7 @@ def test_h9_no_environment_variable_or_argument_reaches_the_run_directory(tmp_pa
     run.write_provenance(device="cpu")
     run.append_metrics(1, {"num_tokens": 4.0})
     run.write_trajectories(1, [group()])
-    run.write_eval("after", {"success": 1.0})
+    run.write_eval("after", 1, {"success": 1.0})
     written = {p: p.read_text() for p in run.path.rglob("*") if p.is_file()}
     assert len(written) == 5
     assert not [p for p, text in written.items() if "CANARY" in text]
@@ -95,7 +97,7 @@ def test_h11_a_name_that_is_a_path_is_refused_before_anything_is_made(tmp_path, 
         RunDirectory.create(wanted)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="evaluation"):
-        RunDirectory(tmp_path, wanted).write_eval(name, {})
+        RunDirectory(tmp_path, wanted).write_eval(name, 0, {})
 
 
 def test_runs_without_a_name_get_one_and_two_in_the_same_second_get_two(tmp_path):
@@ -108,29 +110,40 @@ def test_runs_without_a_name_get_one_and_two_in_the_same_second_get_two(tmp_path
 
 
 def test_resuming_forgets_what_came_after_the_checkpoint(tmp_path):
-    run = RunDirectory.create(config(tmp_path, "--run.keep", "9"))
+    run = RunDirectory.create(config(tmp_path, "--run.keep", "9", "--steps", "9"))
     for step in (1, 2, 3):
         run.append_metrics(step, {"x": float(step)})
         run.write_trajectories(step, [group()])
-        run.write_eval(f"step-{step}", {"success": 0.1})
+        for name in (f"step-{step}", f"step-{step}-bandit-rev"):
+            run.write_eval(name, step, {"success": 0.1})
         run.checkpoints.save(step, lambda folder: (folder / "x").write_text("x"))
-    run.write_eval("before", {"success": 0.0})
+    run.write_eval("before", 0, {"success": 0.0})
+    run.write_eval("after", 3, {"success": 0.0})
     run.cut_after(2)
     assert [m["step"] for m in run.metrics()] == [1, 2]
     assert run.trajectory_steps() == [1, 2]
     assert run.checkpoints.steps() == [1, 2]
-    assert sorted(p.name for p in (run.path / "eval").iterdir()) == ["before.json", "step-1.json", "step-2.json"]
+    assert set(run.evaluations()) == {"before", "step-1", "step-1-bandit-rev", "step-2", "step-2-bandit-rev"}
 
 
-def test_a_resumed_run_may_be_longer_but_not_another_run(tmp_path):
+def test_n3_an_evaluation_after_the_run_is_one_of_its_step_once_the_run_goes_on(tmp_path):
+    run = RunDirectory.create(config(tmp_path, "--steps", "2"))
+    for name in ("after", "after-bandit-rev"):
+        run.write_eval(name, 2, {"success": 0.5})
+    run.cut_after(2)
+    assert set(run.evaluations()) == {"after", "after-bandit-rev"}  # nothing is left to do: they stay what they are
+    longer = RunDirectory(run.path, run.config.model_copy(update={"steps": 5}))
+    longer.cut_after(2)
+    assert set(longer.evaluations()) == {"step-2", "step-2-bandit-rev"}
+
+
+def test_what_a_kill_left_half_written_goes_when_the_run_goes_on(tmp_path):
     run = RunDirectory.create(config(tmp_path))
-    longer = load_config(run.path / "config.yaml", ["--steps", "99", "--eval.episodes", "3"])
-    again = RunDirectory.open(run.path, longer)
-    again.write_config()
-    assert RunDirectory.open(run.path).config.steps == 99
-    other = load_config(run.path / "config.yaml", ["--optim.learning_rate", "1"])
-    with pytest.raises(CheckpointError, match=r"optim.*learning_rate.*start a new run"):
-        RunDirectory.open(run.path, other)
+    for folder in ("eval", "trajectories", "checkpoints", "."):
+        (run.path / folder).mkdir(exist_ok=True)
+        (run.path / folder / ".x.json.tmp").write_text("{")
+    run.cut_after(0)
+    assert not list(run.path.rglob(".*"))
 
 
 def test_a_run_is_found_by_path_or_name_and_the_nearest_is_named(tmp_path):
@@ -140,6 +153,9 @@ def test_a_run_is_found_by_path_or_name_and_the_nearest_is_named(tmp_path):
         find_run("onne", tmp_path / "runs")
     with pytest.raises(CheckpointError, match="there are no runs"):
         find_run("x", tmp_path / "nowhere")
+    for name in ("x" * 300, "nul\0", ""):
+        with pytest.raises(CheckpointError, match="is not a run directory"):
+            find_run(name, tmp_path / "runs")
 
 
 def test_trajectories_that_are_not_there_say_which_are(tmp_path):

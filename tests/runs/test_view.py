@@ -86,9 +86,10 @@ def test_a_failed_episode_shows_the_error():
 
 def test_text_cannot_steer_the_terminal_or_the_markup():
     trajectory = Trajectory("bandit", 1, 0, (turn(),), EndReason.TERMINATED, True)
-    text = printed([StoredTrajectory(0, trajectory)], lambda ids: "\x1b[31m[red]x[/red]\u202e")
+    text = printed([StoredTrajectory(0, trajectory)], lambda ids: "\x1b[31m[red]x[/red]\u202e\ud800")
     assert "\x1b" not in text
     assert "\u202e" not in text
+    assert "\ud800" not in text
     assert "\\x1b[31m[red]x[/red]" in text
 
 

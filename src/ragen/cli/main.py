@@ -4,8 +4,11 @@ import argparse
 import io
 import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -34,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        return _dispatch(words)
+        with _sigterm_as_ctrl_c():
+            return _dispatch(words)
     except RagenError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -55,6 +59,19 @@ def _prepare_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """So that a stopped process, too, cleans up behind it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _dispatch(words: list[str]) -> int:

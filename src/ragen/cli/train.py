@@ -3,13 +3,9 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ragen.config import Config
 
 OVERRIDES: str | None = _ABOUT
 
@@ -23,33 +19,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Train; 130 where Ctrl-C ended the run early."""
-    if (args.source is None) == (args.resume is None):
+    if args.source is not None and args.resume is not None:
+        raise ConfigError(
+            f"'{args.source}' and --resume RUN: not both. A run goes on with its own settings (`ragen train --resume RUN`); "
+            "a preset or file starts a new one"
+        )
+    if args.source is None and args.resume is None:
         raise ConfigError(
             "say what to train: `ragen train PRESET_OR_FILE` (see `ragen presets`), or `ragen train --resume RUN`"
         )
     from ragen.config import load_config
+    from ragen.envs import environment_factory
 
-    resume = None
     if args.resume is not None:
-        from ragen.runs.directory import find_run
+        from ragen.runs.directory import find_run, stored_config
 
-        resume = find_run(args.resume)
-        config = load_config(resume / "config.yaml", overrides)
+        resume, label = find_run(args.resume), None
+        config = stored_config(resume, overrides)
     else:
-        config = _named(load_config(args.source, overrides), args.source)
+        resume, label = None, Path(args.source).stem
+        config = load_config(args.source, overrides)
+    for env in (config.env, *({"name": name} for name in config.eval.also)):
+        environment_factory(env)  # a wrong name shows before torch is loaded
     from ragen.cli.listening import listening
     from ragen.loops.train import train
+    from ragen.runs.interrupt import INTERRUPTED
 
     with listening(quiet=args.quiet) as listener:
-        result = train(config, listener=listener, resume=resume)
-    return 130 if result.stopped == "interrupted" else 0
-
-
-def _named(config: "Config", source: str) -> "Config":
-    """The config with a run name made from the preset's or the file's name, unless it has one."""
-    from ragen.runs.directory import default_name
-
-    if config.run.name:
-        return config
-    name = default_name(Path(source).stem, config.seed)
-    return config.model_copy(update={"run": config.run.model_copy(update={"name": name})})
+        result = train(config, listener=listener, resume=resume, label=label)
+    return 130 if result.stopped == INTERRUPTED else 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,7 @@ from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
 from ragen.config.schema import Config
 from ragen.envs import Environment
-from ragen.errors import CheckpointError
+from ragen.errors import CheckpointError, ModelError
 from ragen.learn.batch import Batch
 from ragen.learn.checkpoint import load_state, save_state
 from ragen.learn.lora import Lora
@@ -28,10 +29,11 @@ from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model
 from ragen.models.memory import Activations, check_memory, memory_estimate, model_size
 from ragen.models.resolve import resolve_model
-from ragen.rollout.instances import contents, evaluation_specs
+from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.runner import EnvironmentFactory, Rules
-from ragen.runs.directory import RunDirectory, vacant_path
+from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
+from ragen.runs.resume import ResumePoint, write_settings
 
 LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: about what a Llama-type layer has
 
@@ -102,9 +104,12 @@ class Session:
     def checkpoint(self, step: int, flat_in_row: int) -> Path:
         """Commit the state after ``step`` steps."""
         extra = {"step": step, "flat_in_row": flat_in_row}
-        return self.run.checkpoints.save(
-            step, lambda folder: save_state(folder, self.policy, self.optimizer, self.agent.tokenizer, extra)
-        )
+
+        def write(folder: Path) -> None:
+            save_state(folder, self.policy, self.optimizer, self.agent.tokenizer, extra)
+            write_settings(folder, self.config)
+
+        return self.run.checkpoints.save(step, write)
 
 
 def loss_settings(config: Config) -> LossSettings:
@@ -125,52 +130,75 @@ def loss_settings(config: Config) -> LossSettings:
     )
 
 
-def open_session(
-    config: Config, *, env: type[Environment] | EnvironmentFactory | None, listener: Listener, resume: Path | None
-) -> Session:
-    """Check everything that can be checked, make or open the run directory, load and (where asked) warm up the model."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What can be known of a run, and refused, before a model is loaded."""
+
+    config: Config
+    world: World
+    others: tuple[World, ...]
+    estimator: AdvantageEstimator
+    held_out: frozenset[str]
+
+
+def with_environment(config: Config, env: type[Environment] | EnvironmentFactory | None) -> Config:
+    """The settings with the caller's own class in place of a preset, so that a resumed run needs the same class."""
+    if env is None:
+        return config
+    world = build_world(config.env, env)
+    return config.model_copy(update={"env": {"name": world.name}})
+
+
+def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None) -> Plan:
+    """Check everything that can be checked without a model."""
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
+    choose_device(config.model.device)
+    if config.model.lora.rank and find_spec("peft") is None:
+        raise ModelError(
+            f"model.lora.rank is {config.model.lora.rank}, which needs peft: install the extra 'lora', or set it to 0"
+        )
     world = build_world(config.env, env)
-    if env is not None:
-        config = config.model_copy(update={"env": {"name": world.name}})  # so that a resumed run needs the same class
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
-    place = vacant_path(config) if resume is None else resume
-    checkpoint = None if resume is None else RunDirectory.open(resume, config).checkpoints.latest()
+    return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))
+
+
+def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint | None = None) -> Session:
+    """Load and (where asked) warm up the model, then begin the run in ``place``, or go on with it from ``point``."""
+    config, estimator = plan.config, plan.estimator
+    if point is not None:
+        _check_held_out(plan, point)
     listener.on_start(config, place)
-    held_out = held_out_contents(config, (world, *others))
     # adapters and the reference belong to the model RL began with; anything else is whole in the checkpoint
-    from_start = checkpoint is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
-    known = None if from_start else checkpoint
+    from_start = point is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
+    known = None if from_start or point is None else point.checkpoint
     _check_memory(known or resolve_model(config.model.name), config, estimator)
-    agent = build_agent(known or starting_model(config, world, held_out, listener), config.model, config.rollout)
+    agent = build_agent(known or starting_model(config, plan.world, plan.held_out, listener), config.model, config.rollout)
+    threads = torch.get_num_threads()
+    dtype = str(agent.dtype).removeprefix("torch.")
+    listener.on_message(f"device {agent.device} · {dtype} · {threads} thread{'s' if threads > 1 else ''}")
     policy = _policy(agent, config, estimator)
     reference = Reference(policy) if config.loss.kl_coef > 0 else None
     optimizer = _optimizer(policy, config)
-    run = RunDirectory.create(config, place) if resume is None else RunDirectory.open(resume, config)
-    config = run.config
-    start, flat_in_row = _restore(run, checkpoint, policy, optimizer)
+    run = RunDirectory.create(config, place) if point is None else point.run
+    start, flat_in_row = (0, 0) if point is None else _restore(point, policy, optimizer)
     agent.sampler.load(policy.model.state_dict(), version=start)
     run.write_provenance(
-        device=str(agent.device),
-        dtype=str(agent.dtype),
-        threads=torch.get_num_threads(),
-        started_from=agent.path.name,
-        step=start,
+        device=str(agent.device), dtype=str(agent.dtype), threads=threads, started_from=agent.path.name, step=start
     )
     return Session(
-        config=config,
+        config=run.config,
         run=run,
-        world=world,
-        others=others,
+        world=plan.world,
+        others=plan.others,
         agent=agent,
         policy=policy,
         optimizer=optimizer,
         reference=reference,
         estimator=estimator,
         rules=build_rules(config.rollout, agent.max_context),
-        held_out=held_out,
+        held_out=plan.held_out,
         start=start,
         flat_in_row=flat_in_row,
     )
@@ -182,6 +210,34 @@ def held_out_contents(config: Config, worlds: Sequence[World]) -> frozenset[str]
         return frozenset()
     specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)
     return frozenset().union(*(contents(world.make, specs) for world in worlds))
+
+
+def _check_held_out(plan: Plan, point: ResumePoint) -> None:
+    """With other evaluation settings than before, nothing trained already may be among the evaluation instances."""
+    trained = point.trained
+    if not plan.held_out or trained.eval == plan.config.eval:
+        return
+    before = held_out_contents(trained, (plan.world, *(build_world({"name": name}) for name in trained.eval.also)))
+    specs = [
+        spec
+        for step in range(point.step)
+        for spec in training_specs(
+            plan.world.name,
+            plan.world.make,
+            seed=trained.seed,
+            step=step,
+            groups=trained.rollout.groups,
+            members=1,
+            held_out=before,
+        )
+    ]
+    seen = contents(plan.world.make, specs) & plan.held_out
+    if seen:
+        raise CheckpointError(
+            f"with eval.episodes {plan.config.eval.episodes}, eval.seed {plan.config.eval.seed} and eval.also "
+            f"{list(plan.config.eval.also)} {len(seen)} evaluation instances are among those the run has trained on: keep "
+            "the run's own, or evaluate other instances without going on (ragen eval RUN --seed S)"
+        )
 
 
 def _policy(agent: Agent, config: Config, estimator: AdvantageEstimator) -> Policy:
@@ -211,15 +267,15 @@ def _optimizer(policy: Policy, config: Config) -> Optimizer:
     )
 
 
-def _restore(run: RunDirectory, checkpoint: Path | None, policy: Policy, optimizer: Optimizer) -> tuple[int, int]:
-    if checkpoint is None:
-        return 0, 0
-    extra = load_state(checkpoint, policy, optimizer)
+def _restore(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> tuple[int, int]:
+    extra = load_state(point.checkpoint, policy, optimizer)
     step, flat_in_row = extra.get("step"), extra.get("flat_in_row")
-    if not isinstance(step, int) or not isinstance(flat_in_row, int):
-        raise CheckpointError(f"checkpoint {checkpoint} does not say after which step it was written; use an earlier one")
-    run.cut_after(step)
-    run.write_config()
+    if step != point.step or not isinstance(flat_in_row, int):
+        raise CheckpointError(
+            f"checkpoint {point.checkpoint} does not say after which step it was written; use an earlier one"
+        )
+    point.run.cut_after(step)
+    point.run.write_config()
     return step, flat_in_row
 
 

@@ -3,8 +3,9 @@
 The loop reads as the paper's algorithm box. What it needs is put together in ``loops/session.py``.
 """
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,32 +20,47 @@ from ragen.envs import Environment
 from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
 from ragen.learn.stats import UpdateStats
-from ragen.loops.compose import World, training_params
-from ragen.loops.evaluate import evaluate_agent
-from ragen.loops.session import Session, open_session
+from ragen.loops.compose import training_params
+from ragen.loops.run_evaluations import evaluate_all, stored_report
+from ragen.loops.session import Session, open_session, plan_session, with_environment
 from ragen.metrics.evaluation import EvalReport
 from ragen.metrics.rollout import rollout_metrics
 from ragen.models.allocator import trim
 from ragen.rollout.collect import Collection, collect
 from ragen.rollout.instances import training_specs
 from ragen.rollout.runner import EnvironmentFactory
-from ragen.runs.interrupt import Interrupt, StepAbandoned
+from ragen.runs.directory import claimed_place
+from ragen.runs.interrupt import INTERRUPTED, Interrupt, StepAbandoned
 from ragen.runs.listener import Listener, Silent
+from ragen.runs.resume import ResumePoint, resumed
 from ragen.seeding import derive
 
+DONE = "all steps done"
 TurnAdvantages = dict[tuple[int, int], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """What a run came to: its directory, the steps done, why it stopped, evaluations before and after, step metrics."""
+    """What a run came to: its directory, the steps done of those ``planned``, why it stopped, evaluations before and after
+    (None: not made), the metrics of the steps made now.
+    """
 
     run: Path
     steps: int
+    planned: int
     stopped: str
     before: EvalReport | None
     after: EvalReport | None
     history: tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A step's metrics, whether all groups were flat (nothing was updated), and what is worth a line."""
+
+    metrics: Mapping[str, float]
+    flat: bool
+    messages: tuple[str, ...]
 
 
 def train(
@@ -53,62 +69,91 @@ def train(
     env: type[Environment] | EnvironmentFactory | None = None,
     listener: Listener | None = None,
     resume: Path | None = None,
+    label: str | None = None,
 ) -> TrainResult:
-    """Run training, or go on with the run directory ``resume``.
+    """Run training, or go on with the run directory ``resume``; ``label`` begins the name of a run that has none.
 
     The steps of a resumed run equal those of an unbroken one bit for bit, on the CPU with the same number of threads.
-    Ctrl-C finishes the step (a second one abandons it), saves, and says how to go on.
+    Evaluations that were due and are missing are made up. Ctrl-C finishes the step (a second one abandons it), saves, and
+    says how to go on.
     """
     listener = listener or Silent()
-    session = open_session(config, env=env, listener=listener, resume=resume)
+    config = with_environment(config, env)
+    if resume is None:
+        with claimed_place(config, label) as place:
+            return _run(open_session(plan_session(config, env=env), place, listener), listener)
+    with resumed(resume, config) as point:
+        done = finished(point)
+        if done is None:
+            plan = plan_session(point.run.config, env=env)
+            return _run(open_session(plan, point.run.path, listener, point), listener)
+        listener.on_end(done)
+        return done
+
+
+def finished(point: ResumePoint) -> TrainResult | None:
+    """The result of a run that has nothing left to do, steps and evaluations."""
+    run, config = point.run, point.run.config
+    name = "after" if point.step else "before"
+    names = [name, *(f"{name}-{other}" for other in config.eval.also)] if config.eval.episodes else []
+    if point.step < config.steps or None in [stored_report(run, each, point.step) for each in names]:
+        return None
+    before, after = stored_report(run, "before", 0), stored_report(run, name, point.step)
+    return TrainResult(run.path, point.step, config.steps, DONE, before, after, ())
+
+
+def _run(session: Session, listener: Listener) -> TrainResult:
     with Interrupt(listener.on_message) as interrupt:
-        return _run(session, listener, interrupt, fresh=resume is None)
-
-
-def _run(session: Session, listener: Listener, interrupt: Interrupt, *, fresh: bool) -> TrainResult:
-    config, run = session.config, session.run
-    before = evaluate_all(session, "before", listener, interrupt) if fresh else None
-    history: list[Mapping[str, float]] = []
-    flat_in_row, reason = session.flat_in_row, "all steps done"
-    listener.on_phase("train", config.steps - session.start)
-    for step in range(session.start, config.steps):
-        if interrupt():
-            reason = "interrupted"
-            break
         try:
-            metrics, flat = train_step(session, step, interrupt)
-        except StepAbandoned:
-            reason = "interrupted"
-            break
-        history.append(metrics)
-        flat_in_row = flat_in_row + 1 if flat else 0
-        run.append_metrics(step + 1, metrics)
-        listener.on_step(step + 1, metrics)
-        if flat_in_row >= config.filter.max_flat_steps:
-            reason = f"stopped: every group was flat {flat_in_row} steps in a row, nothing is left to learn from"
-            break
-        if step + 1 < config.steps:
-            _periodic(session, step + 1, flat_in_row, listener, interrupt)
-    done = session.start + len(history)
-    session.checkpoint(done, flat_in_row)
-    after = evaluate_all(session, "after", listener, interrupt) if history and reason != "interrupted" else before
-    run.close()
-    result = TrainResult(run.path, done, reason, before, after, tuple(history))
+            result = _steps(session, listener, interrupt)
+        finally:
+            session.run.close()
     listener.on_end(result)
     return result
 
 
-def _periodic(session: Session, done: int, flat_in_row: int, listener: Listener, interrupt: Interrupt) -> None:
-    config = session.config
-    if config.run.checkpoint_every and done % config.run.checkpoint_every == 0:
-        session.checkpoint(done, flat_in_row)
-    if config.eval.every and done % config.eval.every == 0:
-        evaluate_all(session, f"step-{done}", listener, interrupt)
+def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainResult:
+    config, run, done = session.config, session.run, session.start
+    before = evaluate_all(session, "before", 0, listener, interrupt) if done == 0 else stored_report(run, "before", 0)
+    if _evaluation_due(config, done):
+        evaluate_all(session, f"step-{done}", done, listener, interrupt)
+    history: list[Mapping[str, float]] = []
+    flat_in_row, reason = session.flat_in_row, DONE
+    if done < config.steps:
         listener.on_phase("train", config.steps - done)
+    while done < config.steps and not interrupt():
+        try:
+            step = train_step(session, done, interrupt)
+        except StepAbandoned:
+            break
+        done += 1
+        history.append(step.metrics)
+        flat_in_row = flat_in_row + 1 if step.flat else 0
+        run.append_metrics(done, step.metrics)
+        listener.on_step(done, step.metrics)
+        for message in step.messages:
+            listener.on_message(message)
+        if flat_in_row >= config.filter.max_flat_steps:
+            reason = f"stopped: every group was flat {flat_in_row} steps in a row, nothing is left to learn from"
+            break
+        if done < config.steps and config.run.checkpoint_every and done % config.run.checkpoint_every == 0:
+            session.checkpoint(done, flat_in_row)
+        if _evaluation_due(config, done):
+            evaluate_all(session, f"step-{done}", done, listener, interrupt)
+            listener.on_phase("train", config.steps - done)
+    if done not in run.checkpoints.steps():
+        session.checkpoint(done, flat_in_row)
+    after = evaluate_all(session, "after", done, listener, interrupt) if config.steps else before
+    reason = INTERRUPTED if interrupt() else reason
+    return TrainResult(run.path, done, config.steps, reason, before, after, tuple(history))
 
 
-def train_step(s: Session, step: int, interrupt: Interrupt) -> tuple[dict[str, float], bool]:
-    """One iteration; returns its metrics and whether no group was kept (all flat: nothing was updated)."""
+def _evaluation_due(config: Config, done: int) -> bool:
+    return config.eval.every > 0 and 0 < done < config.steps and done % config.eval.every == 0
+
+
+def train_step(s: Session, step: int, interrupt: Interrupt) -> StepResult:
+    """One iteration."""
     started = time.perf_counter()
     with interrupt.abandonable():
         collection = collect_step(s, step)
@@ -129,7 +174,17 @@ def train_step(s: Session, step: int, interrupt: Interrupt) -> tuple[dict[str, f
     every = s.config.run.trajectories_every
     if every and step % every == 0:
         s.run.write_trajectories(step + 1, collection.groups, collection.errors, turn_advantages)
-    return metrics, not kept
+    return StepResult(metrics, not kept, tuple(worth_a_line(collection, metrics, flat=not kept)))
+
+
+def worth_a_line(collection: Collection, metrics: Mapping[str, float], *, flat: bool) -> Iterator[str]:
+    """What the row of the step does not tell."""
+    if flat:
+        valid = metrics.get("rollout/valid_format", math.nan)
+        yield f"no update: every group flat; valid format {valid:.3f}"
+    if errors := len(collection.errors):
+        first = " ".join(collection.errors[0].error.split())
+        yield f"{errors} of {errors + len(collection.trajectories)} episodes lost to errors; the first said: {first}"
 
 
 def collect_step(s: Session, step: int) -> Collection:
@@ -201,27 +256,3 @@ def time_metrics(collection: Collection, started: float, collected: float, ended
         "time/tokens_per_s": tokens / (collected - started),
         "memory/rss_gb": psutil.Process().memory_info().rss / 1e9,
     }
-
-
-def evaluate_all(s: Session, name: str, listener: Listener, interrupt: Interrupt) -> EvalReport | None:
-    """Evaluate on the run's own environment and on ``eval.also``; returns the report of the first (None: none made)."""
-    if s.config.eval.episodes == 0 or interrupt():
-        return None
-    try:
-        with interrupt.abandonable():
-            report = _evaluate(s, s.world, name, listener)
-            for world in s.others:
-                _evaluate(s, world, f"{name}-{world.name}", listener)
-    except StepAbandoned:
-        s.agent.sampler.release()
-        return None
-    return report
-
-
-def _evaluate(s: Session, world: World, name: str, listener: Listener) -> EvalReport:
-    listener.on_phase(f"evaluate {name}", s.config.eval.episodes * s.config.eval.samples)
-    report, _ = evaluate_agent(s.agent, world, s.config, label=s.run.path.name, progress=listener.on_progress)
-    trim()
-    s.run.write_eval(name, report.to_dict())
-    listener.on_eval(name, report)
-    return report

@@ -1,7 +1,8 @@
 """What an evaluation says: pure data and its computation from recorded episodes."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,22 @@ class EvalReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "EvalReport":
+        """The report again from what JSON made of ``to_dict``; further keys are left out, a null number is NaN."""
+        known = {f.name: values[f.name] for f in fields(cls)}
+        for name, kind in cls.__annotations__.items():
+            if known[name] is None and kind is float:
+                known[name] = math.nan
+            elif kind in (Interval, tuple[str, ...], tuple[int, ...]):
+                known[name] = tuple(known[name])
+        known["players"] = {
+            name: PlayerScore(player["success"], tuple(player["interval"]), player["task_return"])
+            for name, player in known["players"].items()
+        }
+        known["outcomes"] = tuple(tuple(row) for row in known["outcomes"])
+        return cls(**known)
 
 
 def rate_interval(outcomes: Sequence[Sequence[bool]]) -> tuple[Interval, str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ragen.errors import CheckpointError
-from ragen.runs.disk import clear_disk_errors, sync_folder, write_text
+from ragen.runs.disk import clean_temporary, clear_disk_errors, refusal, sync_folder, write_text
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -31,24 +31,23 @@ class Checkpoints:
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
         """Commit a checkpoint; ``write`` fills an empty directory. On any failure the earlier ones are untouched."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.clean()
-        final = self.folder / f"step-{step:06d}"
-        temporary = self.folder / f"{_WRITING}{final.name}"
-        temporary.mkdir()
-        try:
-            with clear_disk_errors(f"the checkpoint of step {step}", self.folder, self._still_there()):
+        final = self.path(step)
+        temporary, replaced = (self.folder / f"{mark}{final.name}" for mark in (_WRITING, _REPLACED))
+        with clear_disk_errors(f"the checkpoint of step {step}", self.folder, self._still_there()):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.clean()
+            temporary.mkdir()
+            try:
                 write(temporary)
                 _seal(temporary, step)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        replaced = self.folder / f"{_REPLACED}{final.name}"
-        if final.exists():
-            final.rename(replaced)
-        temporary.rename(final)
-        sync_folder(self.folder)
-        write_text(self.folder / "latest", final.name + "\n")
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+            if final.exists():
+                final.rename(replaced)
+            temporary.rename(final)
+            sync_folder(self.folder)
+            write_text(self.folder / "latest", final.name + "\n")
         shutil.rmtree(replaced, ignore_errors=True)
         self._prune()
         return final
@@ -79,6 +78,10 @@ class Checkpoints:
             f"no complete checkpoint in '{self.folder}': {why}. Start the run again under another run.name"
         )
 
+    def step_of(self, path: Path) -> int:
+        """The step of a checkpoint that ``latest`` gave."""
+        return int(path.name.removeprefix(_REPLACED).removeprefix("step-"))
+
     def drop_after(self, step: int) -> None:
         """Remove checkpoints later than ``step`` (a run that goes on from an earlier one makes them again)."""
         for later in [s for s in self.steps() if s > step]:
@@ -92,14 +95,13 @@ class Checkpoints:
         for pattern in (f"{_WRITING}*", f"{_REPLACED}*"):
             for path in list(self.folder.glob(pattern)):
                 shutil.rmtree(path, ignore_errors=True)
-        for path in list(self.folder.glob(".*.tmp")):
-            path.unlink(missing_ok=True)
+        clean_temporary(self.folder)
 
     def _candidates(self) -> list[Path]:
         """Visible checkpoints, newest first; a kill between two renames leaves one under its name for being replaced."""
-        by_name = {path.name.removeprefix(_REPLACED): path for path in self.folder.glob(f"{_REPLACED}*")}
-        by_name |= {self.path(step).name: self.path(step) for step in self.steps()}
-        return [by_name[name] for name in sorted(by_name, key=lambda name: int(name.removeprefix("step-")), reverse=True)]
+        by_step = {self.step_of(path): path for path in self.folder.glob(f"{_REPLACED}step-*") if path.is_dir()}
+        by_step |= {step: self.path(step) for step in self.steps()}
+        return [by_step[step] for step in sorted(by_step, reverse=True)]
 
     def _prune(self) -> None:
         for step in self.steps()[: -self.keep]:
@@ -116,11 +118,12 @@ def verify(path: Path) -> int:
         raise CheckpointError(f"there is no checkpoint at '{path}'")
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        version, step, listed = int(manifest["format"]), int(manifest["step"]), dict(manifest["files"])
+        version, step = int(manifest["format"]), int(manifest["step"])
+        listed = {name: (int(size), int(checksum)) for name, (size, checksum) in manifest["files"].items()}
     except FileNotFoundError:
         raise CheckpointError(f"'{path}' is not a checkpoint of RAGEN: it has no {MANIFEST}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"'{path}': {MANIFEST} cannot be read ({error})") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"'{path}': {MANIFEST} cannot be read ({refusal(error) or error!r})") from None
     if version != FORMAT:
         raise CheckpointError(f"'{path}' has checkpoint format {version}; this version of RAGEN reads format {FORMAT}")
     for name, (size, checksum) in listed.items():
@@ -129,7 +132,11 @@ def verify(path: Path) -> int:
             raise CheckpointError(f"'{path}' is incomplete: '{name}' is missing")
         if file.stat().st_size != size:
             raise CheckpointError(f"'{path}' is damaged: '{name}' has {file.stat().st_size} bytes instead of {size}")
-        if _checksum(file) != checksum:
+        try:
+            found = _checksum(file)
+        except OSError as error:
+            raise CheckpointError(f"'{path}': '{name}' cannot be read ({refusal(error)})") from None
+        if found != checksum:
             raise CheckpointError(f"'{path}' is damaged: the content of '{name}' does not match its checksum")
     return step
 

@@ -1,28 +1,33 @@
 """What a person sees while a run goes on: a live bar and a table in a terminal, plain lines elsewhere."""
 
 import math
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ragen.config.schema import Config
+from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
-    ("reward", "rollout/return_mean", ".3f"),
-    ("group std", "rollout/return_std", ".3f"),
+    ("return", "rollout/return_mean", ".3f"),
+    ("std", "rollout/return_std", ".3f"),
     ("entropy", "rollout/entropy", ".3f"),
-    ("grad norm", "update/grad_norm", ".3f"),
+    ("grad", "update/grad_norm", ".3f"),
     ("format", "rollout/valid_format", ".3f"),
     ("tokens/s", "time/tokens_per_s", ".0f"),
     ("step s", "time/step_s", ".1f"),
 )
-_WIDTH = 10
+_WIDTH = 9
+LINE = 6 + _WIDTH * len(COLUMNS)  # fits into a terminal of 80
 _HEADER_EVERY = 25
 _PLAIN_EVERY_S = 10.0
 
@@ -45,26 +50,53 @@ def step_line(step: int, metrics: Mapping[str, float]) -> str:
     return str(step).rjust(6) + "".join(_number(metrics.get(key), form).rjust(_WIDTH) for _, key, form in COLUMNS)
 
 
+def start_lines(config: Config, run_dir: Path | None) -> list[str]:
+    """What runs, by which method, and where."""
+    chosen, optim, rollout = config.filter, config.optim, config.rollout
+    filtered = chosen.strategy != "none"
+    how = f"{config.advantage.name}, {chosen.strategy} {chosen.value:g}" if filtered else config.advantage.name
+    parts = [
+        str(config.env.get("name")),
+        config.model.name,
+        f"{'StarPO-S' if filtered else 'StarPO'} ({how})",
+        f"P × G = {rollout.groups} × {rollout.members}",
+        f"{config.steps} steps",
+        f"learning rate {optim.learning_rate:g}",
+        f"seed {config.seed}",
+    ]
+    return [*_wrapped(parts), *([f"run: {run_dir}"] if run_dir is not None else [])]
+
+
 def eval_lines(name: str, report: Any) -> list[str]:
     """An evaluation in words: success and return with intervals, then what stands beside them."""
     below, above = report.return_interval
     count = f"{report.episodes} × {report.samples}" if report.samples > 1 else str(report.episodes)
-    lines = [
-        f"{name}: success {_rate(report)} · return {report.total_return:.3f} [{below:.3f}, {above:.3f}] · "
-        f"n = {count} · T = {report.temperature:g} · 95 % intervals",
-        f"  valid format {report.valid_format:.3f} · turns {report.turns:.2f} · sampled tokens {report.tokens:.1f}"
-        + (f" · pass@{report.samples} {report.pass_at_k:.3f}" if report.pass_at_k is not None else "")
-        + (f" · {report.errors} episodes lost to errors" if report.errors else ""),
-    ]
+    lines = _wrapped(
+        [
+            f"{name}: success {_rate(report)}",
+            f"return {report.total_return:.3f} [{below:.3f}, {above:.3f}]",
+            f"n = {count}",
+            f"T = {report.temperature:g}",
+            "95 % intervals",
+        ]
+    )
+    told = [f"valid format {report.valid_format:.3f}", f"turns {report.turns:.2f}", f"tokens an episode {report.tokens:.1f}"]
+    if report.pass_at_k is not None:
+        told.append(f"pass@{report.samples} {report.pass_at_k:.3f}")
+    if report.errors:
+        told.append(f"{report.errors} episodes lost to errors")
     beside = [
         f"{who} {score.success:.3f} [{score.interval[0]:.3f}, {score.interval[1]:.3f}]"
         for who, score in report.players.items()
     ]
     if report.ceiling is not None:
         beside.append(f"best possible {report.ceiling:.3f}")
+    lines += _wrapped(told, indent="  ")
     if beside:
-        lines.append(f"  same instances: {' · '.join(beside)}")
-    return [*lines, *(f"  note: {note}" for note in report.notes)]
+        lines += _wrapped([f"same instances: {beside[0]}", *beside[1:]], indent="  ")
+    for note in report.notes:
+        lines += wrap(f"note: {note}", LINE, initial_indent="  ", subsequent_indent="    ")
+    return lines
 
 
 def end_lines(result: Any) -> list[str]:
@@ -72,18 +104,42 @@ def end_lines(result: Any) -> list[str]:
     lines = [f"{result.stopped} after step {result.steps}"]
     if result.before is not None and result.after is not None and result.before is not result.after:
         lines.append(f"success before {_rate(result.before)} → after {_rate(result.after)}")
-    run = result.run
-    return [*lines, f"run: {run}", f"look:   ragen show {run}", f"go on:  ragen train --resume {run} --steps N"]
+    return [*lines, f"run: {result.run}", f"look:   ragen show {result.run}", *_next_lines(result)]
+
+
+def _next_lines(result: Any) -> list[str]:
+    resume = f"ragen train --resume {result.run}"
+    if result.stopped == INTERRUPTED:
+        return [f"go on:  {resume}   (to step {result.planned})"]
+    if result.steps >= result.planned:
+        return [f"longer: {resume} --steps {max(1, 2 * result.steps)}"]
+    valid = result.history[-1].get("rollout/valid_format", math.nan) if result.history else math.nan
+    return [
+        f"valid format was {_number(valid, '.3f')} in the last step. Where it is low, warm up more: a new run with",
+        "  --warmup.data format, or more --warmup.demonstrations or --warmup.epochs.",
+        "Where it is high, all episodes of a group end alike: solved, hopeless, or one reply only.",
+    ]
 
 
 class QuietConsole(Silent):
-    """Says only how it ended."""
+    """Says only how it ended. Where nobody reads any more (closed pipe, full disk) it falls silent; the run goes on."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        known = text.encode(self.console.encoding, "backslashreplace").decode(self.console.encoding)
+        with self._unless_nobody_reads():
+            self.console.print(known, markup=False, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def _unless_nobody_reads(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, SystemExit):  # rich ends the process on a closed pipe
+            self.console.quiet = True
+            with suppress(OSError), open(os.devnull, "wb") as nothing:  # noqa: PTH123 (what is buffered must go somewhere)
+                os.dup2(nothing.fileno(), self.console.file.fileno())
 
     def on_end(self, result: Any) -> None:
         """How it ended, in full."""
@@ -102,10 +158,8 @@ class PlainConsole(QuietConsole):
 
     def on_start(self, config: Config, run_dir: Path | None) -> None:
         """What runs and where."""
-        method = f"{config.advantage.name}, filter {config.filter.strategy}"
-        self._say(f"{config.env.get('name')} · {config.model.name} · {method} · seed {config.seed}")
-        if run_dir is not None:
-            self._say(f"run: {run_dir}")
+        for line in start_lines(config, run_dir):
+            self._say(line)
 
     def on_phase(self, name: str, total: int) -> None:
         """A heading."""
@@ -162,7 +216,8 @@ class LiveConsole(PlainConsole):
             transient=True,
         )
         self._task = self._progress.add_task(name, total=total if total > 0 else None)
-        self._progress.start()
+        with self._unless_nobody_reads():
+            self._progress.start()
 
     def on_progress(self, done: int) -> None:
         """Move the bar."""
@@ -187,8 +242,20 @@ class LiveConsole(PlainConsole):
     def close(self) -> None:
         """Take the bar away (also after an error, so that the terminal is left as it was)."""
         if self._progress is not None:
-            self._progress.stop()
+            with self._unless_nobody_reads():
+                self._progress.stop()
             self._progress = None
+
+
+def _wrapped(parts: Sequence[str], indent: str = "") -> list[str]:
+    """Parts joined by " · " on lines of at most LINE characters; a part is never cut."""
+    lines = [indent + parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 3 <= LINE:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(f"{indent}  {part}")
+    return lines
 
 
 def _number(value: float | None, form: str) -> str:

@@ -1,39 +1,41 @@
 """The run directory: everything a run leaves behind, under one path.
 
 ``config.yaml`` (resolved), ``provenance.json``, ``metrics.jsonl``, ``trajectories/step-*.jsonl``, ``eval/*.json``,
-``checkpoints/step-*/``, ``tensorboard/`` (with the extra).
+``checkpoints/step-*/``, ``tensorboard/`` (with the extra); ``.lock`` while a process writes.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from ragen.config import Config, load_config
-from ragen.config.yaml_text import dump_yaml
+from ragen.config.yaml_text import dump_yaml, parse_yaml
 from ragen.episode import Group, Trajectory
 from ragen.errors import CheckpointError, ConfigError
 from ragen.registry import nearest
 from ragen.runs.checkpoints import Checkpoints
-from ragen.runs.disk import clear_disk_errors, write_text
+from ragen.runs.disk import clean_temporary, clear_disk_errors, read_json, write_text
 from ragen.runs.events import (
     Advantages,
     StoredTrajectory,
     append_line,
     cut_lines,
     plain,
-    read_lines,
+    read_steps,
     read_trajectories,
     stored_trajectories,
     write_trajectories,
 )
+from ragen.runs.lock import LOCK, locked
 from ragen.runs.provenance import provenance
 from ragen.runs.tensorboard import TensorBoard, require_tensorboard
 
 _STEP_FILE = re.compile(r"^step-(\d+)\.jsonl?$")
-_FREE_SETTINGS = ("steps", "eval", "run")  # a resumed run may change these: what was trained so far does not depend on them
 
 
 class RunDirectory:
@@ -46,36 +48,36 @@ class RunDirectory:
 
     @classmethod
     def create(cls, config: Config, path: Path | None = None) -> "RunDirectory":
-        """Make the directory ``path`` (None: ``vacant_path``); one that exists and holds something is a CheckpointError."""
-        path = path or vacant_path(config)
-        with clear_disk_errors("the run directory", path):
-            path.mkdir(parents=True, exist_ok=True)
-        config = config.model_copy(update={"run": config.run.model_copy(update={"name": path.name})})
-        run = cls(path, config)
-        write_text(path / "config.yaml", dump_yaml(config.model_dump(mode="json")))
+        """Begin a run in ``path`` (None: ``make_place``); one that exists and holds something is a CheckpointError."""
+        path = path or make_place(config)
+        _check_vacant(path)
+        run = cls(path, config.model_copy(update={"run": config.run.model_copy(update={"name": path.name})}))
+        run.write_config()
         return run
 
     @classmethod
-    def open(cls, path: str | Path, config: Config | None = None, *, root: str | Path = "runs") -> "RunDirectory":
-        """An existing run, by path or by its name under ``root``.
-
-        ``config`` (to go on with changed settings) may differ from the stored one in steps, evaluation and run only.
-        """
+    def open(cls, path: str | Path, *, root: str | Path = "runs") -> "RunDirectory":
+        """An existing run, by path or by its name under ``root``."""
         found = find_run(path, root)
-        stored = load_config(found / "config.yaml")
-        if config is not None:
-            _check_same(stored, config, found)
-        return cls(found, config or stored)
+        return cls(found, stored_config(found))
 
     def write_config(self) -> None:
-        """Store the settings again (a resumed run may have more steps)."""
+        """Store the settings (again: a resumed run may have more steps)."""
         write_text(self.path / "config.yaml", dump_yaml(self.config.model_dump(mode="json")))
 
     def write_provenance(self, **facts: Any) -> None:
         """Store versions, machine and seeds with these facts (device, dtype, model …); a resumed run adds to the list."""
+        starts = [*self.starts(), plain({**provenance(self.config), **facts})]
+        write_text(self.path / "provenance.json", json.dumps(starts, indent=1) + "\n")
+
+    def starts(self) -> list[Any]:
+        """Where the run comes from: one entry a start."""
         file = self.path / "provenance.json"
-        earlier = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-        write_text(file, json.dumps([*earlier, plain({**provenance(self.config), **facts})], indent=1) + "\n")
+        advice = "it only tells where the run comes from, move it away to go on"
+        found = read_json(file, advice) if file.is_file() else []
+        if not isinstance(found, list):
+            raise CheckpointError(f"'{file}' does not hold a list: {advice}")
+        return found
 
     def append_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add the metrics of ``step`` (the number of steps done) to ``metrics.jsonl``; NaN becomes null."""
@@ -86,7 +88,7 @@ class RunDirectory:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All recorded metrics, one mapping a step."""
-        return list(read_lines(self.path / "metrics.jsonl"))
+        return read_steps(self.path / "metrics.jsonl")
 
     def write_trajectories(
         self, step: int, groups: Sequence[Group], errors: Sequence[Trajectory] = (), advantages: Advantages | None = None
@@ -108,26 +110,46 @@ class RunDirectory:
         """The steps whose trajectories are stored."""
         return _steps_in(self.path / "trajectories")
 
-    def write_eval(self, name: str, report: Mapping[str, Any]) -> Path:
-        """Store an evaluation as ``eval/<name>.json``."""
-        path = self.path / "eval" / f"{_checked_name(name, 'evaluation')}.json"
-        write_text(path, json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n")
+    def write_eval(self, name: str, step: int, report: Mapping[str, Any]) -> Path:
+        """Store an evaluation made after ``step`` steps as ``eval/<name>.json``."""
+        path = self._eval_file(_checked_name(name, "evaluation"))
+        write_text(path, json.dumps(plain({"step": step, **report}), indent=1, ensure_ascii=False) + "\n")
         return path
 
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """The stored evaluations by name; each tells after which ``step`` it was made."""
+        return {path.stem: _read_eval(path) for path in sorted((self.path / "eval").glob("*.json"))}
+
+    def check(self) -> None:
+        """Read what going on with the run needs; raises CheckpointError where a file is damaged."""
+        self.metrics()
+        self.starts()
+        self.evaluations()
+
     def cut_after(self, step: int) -> None:
-        """Forget what was recorded after ``step``: a resumed run records it again."""
-        cut_lines(self.path / "metrics.jsonl", step)
-        for later in [s for s in self.trajectory_steps() if s > step]:
-            self._trajectory_file(later).unlink()
-        for file in (self.path / "eval").glob("step-*.json"):
-            if (number := file.stem.removeprefix("step-")).isdigit() and int(number) > step:
-                file.unlink()
-        self.checkpoints.drop_after(step)
+        """Forget what was recorded after ``step``: a resumed run records it again.
+
+        An evaluation made "after" the run was, where the run goes on, one after ``step``: it is kept under that name.
+        """
+        with clear_disk_errors("the run directory", self.path):
+            clean_temporary(self.path)
+            cut_lines(self.path / "metrics.jsonl", step)
+            for later in [s for s in self.trajectory_steps() if s > step]:
+                self._trajectory_file(later).unlink()
+            for name, made in ((name, report["step"]) for name, report in self.evaluations().items()):
+                if made > step:
+                    self._eval_file(name).unlink()
+                elif name.startswith("after") and made < self.config.steps:
+                    self._eval_file(name).replace(self._eval_file(f"step-{made}{name.removeprefix('after')}"))
+            self.checkpoints.drop_after(step)
 
     def close(self) -> None:
         """Close what is open."""
         if self._board is not None:
             self._board.close()
+
+    def _eval_file(self, name: str) -> Path:
+        return self.path / "eval" / f"{name}.json"
 
     def _trajectory_file(self, step: int) -> Path:
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"
@@ -136,12 +158,27 @@ class RunDirectory:
 def find_run(path: str | Path, root: str | Path = "runs") -> Path:
     """The directory of a run given by path or by name; raises CheckpointError with the nearest name."""
     for candidate in (Path(path), Path(root) / path):
-        if (candidate / "config.yaml").is_file():
-            return candidate
+        with suppress(OSError):  # for example a name that is too long for one
+            if (candidate / "config.yaml").is_file():
+                return candidate
     here = Path(root)
     known = [p.name for p in here.iterdir() if (p / "config.yaml").is_file()] if here.is_dir() else []
     hint = nearest(str(path), known) if known else f"there are no runs in '{root}'"
     raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {hint}")
+
+
+def stored_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """The settings of the run in ``path``, with overrides on top; a file that was emptied or cut is a CheckpointError."""
+    file = path / "config.yaml"
+    with clear_disk_errors("config.yaml", file):
+        values = parse_yaml(file.read_text(encoding="utf-8", errors="replace"), str(file))
+    lacking = [key for key in Config.model_fields if not isinstance(values, dict) or key not in values]
+    if lacking:
+        raise CheckpointError(
+            f"'{file}' lacks {', '.join(lacking)}: it was emptied or cut. Each checkpoint holds the settings it was trained "
+            f"with: copy {path}/checkpoints/step-…/settings.yaml over it"
+        )
+    return load_config(file, overrides)
 
 
 def default_name(label: str, seed: int) -> str:
@@ -149,25 +186,56 @@ def default_name(label: str, seed: int) -> str:
     return re.sub(r"[^\w.-]", "_", f"{label}-seed{seed}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
 
 
-def vacant_path(config: Config) -> Path:
-    """Where a new run will lie, checked before anything long begins.
+@contextmanager
+def claimed_place(config: Config, label: str | None = None) -> Iterator[Path]:
+    """A place for a new run, held against other processes; it goes again where nothing was put into it."""
+    root = Path(config.run.root)
+    with clear_disk_errors("the run directory", root):
+        root_is_new = not root.exists()
+    path = make_place(config, label)
+    try:
+        with locked(path):
+            _check_vacant(path)  # another process may have come in between
+            yield path
+    finally:
+        with suppress(OSError):
+            path.rmdir()
+            if root_is_new:
+                root.rmdir()
 
-    Raises CheckpointError where ``run.root/run.name`` exists and holds something, ConfigError for a name that is a path.
+
+def make_place(config: Config, label: str | None = None) -> Path:
+    """Make the directory of a new run, ``run.root/run.name``; without a name it gets one of its own, from ``label``.
+
+    Raises CheckpointError where it holds something already, ConfigError for a name that is a path.
     """
     if config.run.tensorboard:
         require_tensorboard()
     root = Path(config.run.root)
     if config.run.name:
         path = root / _checked_name(config.run.name, "run.name")
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise CheckpointError(
-                f"the run directory '{path}' exists and is not empty: go on with it (--resume {path}), or choose another "
-                "name (--run.name)"
-            )
+        _check_vacant(path)
+        with clear_disk_errors("the run directory", path):
+            path.mkdir(parents=True, exist_ok=True)
         return path
-    stamp = default_name(f"{config.env.get('name', 'env')}-{config.advantage.name}", config.seed)
-    names = (stamp if number == 1 else f"{stamp}-{number}" for number in range(1, 1000))
-    return next(root / name for name in names if not (root / name).exists())
+    stamp = default_name(label or f"{config.env.get('name', 'env')}-{config.advantage.name}", config.seed)
+    with clear_disk_errors("the run directory", root / stamp):
+        root.mkdir(parents=True, exist_ok=True)
+        for path in (root / (stamp if number == 1 else f"{stamp}-{number}") for number in count(1)):
+            with suppress(FileExistsError):
+                path.mkdir()
+                break
+    return path
+
+
+def _check_vacant(path: Path) -> None:
+    with clear_disk_errors("the run directory", path):
+        vacant = not path.exists() or (path.is_dir() and all(inside.name == LOCK for inside in path.iterdir()))
+    if not vacant:
+        raise CheckpointError(
+            f"the run directory '{path}' exists and is not empty: go on with it (--resume {path}), or choose another "
+            "name (--run.name)"
+        )
 
 
 def _checked_name(name: str, what: str) -> str:
@@ -177,14 +245,12 @@ def _checked_name(name: str, what: str) -> str:
     return name
 
 
-def _check_same(stored: Config, config: Config, path: Path) -> None:
-    old, new = stored.model_dump(mode="json"), config.model_dump(mode="json")
-    for key in old:
-        if key not in _FREE_SETTINGS and old[key] != new[key]:
-            raise CheckpointError(
-                f"'{path}' was trained with {key} = {old[key]}, not {new[key]}: a resumed run may only change "
-                f"{', '.join(_FREE_SETTINGS)}; start a new run for other settings"
-            )
+def _read_eval(path: Path) -> dict[str, Any]:
+    advice = "remove it, and going on makes it again where it can"
+    found = read_json(path, advice)
+    if not isinstance(found, dict) or not isinstance(found.get("step"), int):
+        raise CheckpointError(f"'{path}' is not an evaluation of this version of RAGEN: {advice}")
+    return found
 
 
 def _steps_in(folder: Path) -> list[int]:

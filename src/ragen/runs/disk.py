@@ -1,54 +1,93 @@
-"""Writing files so that a crash or a full disk never leaves half of one under its final name."""
+"""Writing files so that a crash or a full disk never leaves half of one under its final name; clear errors for the rest."""
 
 import errno
+import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ragen.errors import CheckpointError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+ESCAPE = (
+    "backslashreplace"  # a lone surrogate, which UTF-8 cannot hold, becomes \udXXX: JSON's own escape, read back as it was
+)
 
 
 @contextmanager
 def clear_disk_errors(what: str, path: Path, advice: str = "") -> Iterator[None]:
-    """Turn a full disk (also as reported by libraries in other words) into a CheckpointError that says what to do."""
+    """Turn what the system refuses (also as reported by libraries in other words) into a CheckpointError with advice."""
     try:
         yield
     except Exception as error:
-        if not is_full(error):
+        reason = refusal(error)
+        if reason is None:
             raise
-        free = shutil.disk_usage(_existing(path)).free
+        advice = f" {advice}" if advice else ""
+        if is_full(error):
+            free = shutil.disk_usage(_existing(path)).free
+            raise CheckpointError(
+                f"the disk is full: {what} could not be written to '{path}' ({free / 2**20:.0f} MiB free). Free some space, "
+                f"set run.keep to 1, or choose another run.root.{advice}"
+            ) from error
         raise CheckpointError(
-            f"the disk is full: {what} could not be written to '{path}' ({free / 2**20:.0f} MiB free). Free some space, "
-            f"set run.keep to 1, or choose another run.root.{' ' if advice else ''}{advice}"
+            f"{what} could not be written to {str(path)!r}: {reason}. Make the place writable, or choose another "
+            f"run.root.{advice}"
         ) from error
 
 
+def refusal(error: BaseException) -> str | None:
+    """Why the system refused to read or write, or None for an error of another kind; safetensors tells it as text only."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, ValueError) and "null byte" in str(error):
+        return "the path holds a NUL character"
+    number = re.search(r"os error (\d+)", str(error))
+    if number is None and is_full(error):
+        return os.strerror(errno.ENOSPC)
+    return None if number is None else os.strerror(int(number[1]))
+
+
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that the disk or the quota is full; safetensors reports it as text only."""
+    """Whether an error says that the disk or the quota is full."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
     text = str(error).lower()
-    return any(f"os error {code}" in text for code in _FULL) or "no space left on device" in text
+    return any(f"os error {code})" in text for code in _FULL) or "no space left on device" in text
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all (temporary file, fsync, rename)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with clear_disk_errors(path.name, path):
-            with temporary.open("w", encoding="utf-8") as file:
+    with clear_disk_errors(path.name, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("w", encoding="utf-8", errors=ESCAPE) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        finally:
+            temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def clean_temporary(folder: Path) -> None:
+    """Remove what a kill inside ``write_text`` left below ``folder``."""
+    for path in list(folder.rglob(".*.tmp")):
+        path.unlink(missing_ok=True)
+
+
+def read_json(path: Path, advice: str) -> Any:
+    """The content of a JSON file; a damaged one is a CheckpointError that ends in ``advice``."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"'{path}' cannot be read ({refusal(error) or error}): {advice}") from None
 
 
 def sync_folder(path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
 from ragen.errors import CheckpointError
-from ragen.runs.disk import clear_disk_errors, write_text
+from ragen.runs.disk import ESCAPE, clear_disk_errors, write_text
 
 Advantages = Mapping[tuple[int, int], Sequence[float]]
 
@@ -54,9 +54,10 @@ def to_line(record: Mapping[str, Any]) -> str:
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
     """Add a record to a JSON-lines file; it is handed to the system before this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with clear_disk_errors(path.name, path), path.open("a", encoding="utf-8") as file:
-        file.write(to_line(record))
+    with clear_disk_errors(path.name, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8", errors=ESCAPE) as file:
+            file.write(to_line(record))
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -68,17 +69,29 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         if not line:
             continue
         try:
-            yield json.loads(line)
-        except ValueError:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
             if number == len(lines):
                 return
             raise CheckpointError(f"'{path}', line {number}, is not JSON: the file was changed or damaged") from None
+        if not isinstance(record, dict):
+            raise CheckpointError(f"'{path}', line {number}, is not a record: the file was changed or damaged")
+        yield record
+
+
+def read_steps(path: Path) -> list[dict[str, Any]]:
+    """The records of a JSON-lines file that has one a step; each names its step."""
+    records = list(read_lines(path))
+    for number, record in enumerate(records, start=1):
+        if not isinstance(record.get("step"), int):
+            raise CheckpointError(f"'{path}', record {number}, does not name its step: remove that line to read the rest")
+    return records
 
 
 def cut_lines(path: Path, last_step: int) -> None:
     """Keep the records up to ``last_step`` only (a resumed run makes the later ones again)."""
     if path.is_file():
-        write_text(path, "".join(to_line(record) for record in read_lines(path) if int(record["step"]) <= last_step))
+        write_text(path, "".join(to_line(record) for record in read_steps(path) if record["step"] <= last_step))
 
 
 def stored_trajectories(

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
+INTERRUPTED = "interrupted"  # why a run ended that Ctrl-C stopped
+
 
 class StepAbandoned(KeyboardInterrupt):
     """The current step was given up where nothing had been changed yet."""
@@ -24,6 +26,7 @@ class Interrupt:
         self._say = say
         self._count = 0
         self._abandonable = False
+        self._work = "step"
         self._previous: dict[int, Any] = {}
 
     def __call__(self) -> bool:
@@ -44,22 +47,22 @@ class Interrupt:
         self._previous.clear()
 
     @contextmanager
-    def abandonable(self) -> Iterator[None]:
-        """Around work that may be given up in the middle without a trace."""
+    def abandonable(self, work: str = "step") -> Iterator[None]:
+        """Around work that may be given up in the middle without a trace; ``work`` names it to whoever presses Ctrl-C."""
         if self._count > 1:
             raise StepAbandoned
-        self._abandonable = True
+        self._abandonable, self._work = True, work
         try:
             yield
         finally:
-            self._abandonable = False
+            self._abandonable, self._work = False, "step"
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
         if self._count == 1:
-            self._say("Stopping after this step, then saving. Press Ctrl-C again to abandon the step.")
+            self._say(f"Stopping after this {self._work}. Press Ctrl-C again to abandon it.")
         elif self._count == 2:
-            self._say("Abandoning the step. Press Ctrl-C again to end without saving.")
+            self._say(f"Abandoning the {self._work}, then saving. Press Ctrl-C again to end without saving.")
             if self._abandonable:
                 raise StepAbandoned
         else:

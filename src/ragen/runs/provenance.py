@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 
 from ragen.config.schema import Config
 
@@ -18,7 +17,7 @@ _PACKAGES = ("ragen-rl", "torch", "transformers", "tokenizers", "safetensors", "
 
 
 def provenance(config: Config) -> dict[str, Any]:
-    """The facts needed to repeat a run, as plain values; the caller adds device, dtype and model."""
+    """The facts needed to repeat a run, as plain values; the caller adds device, dtype, threads and model."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": sys.version.split()[0],
@@ -27,7 +26,6 @@ def provenance(config: Config) -> dict[str, Any]:
         "cpu": _cpu(),
         "logical_cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
-        "threads": torch.get_num_threads(),
         "seeds": {"run": config.seed, "eval": config.eval.seed},
         "git": _git(),
     }

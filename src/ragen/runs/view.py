@@ -102,8 +102,9 @@ def _segment_lines(item: StoredTrajectory, segment: Segment, decode: Decode) -> 
 
 
 def printable(text: str) -> str:
-    """Text a terminal cannot be steered by: control characters other than newline and tab are spelled out."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf") else f"\\x{ord(c):02x}" for c in text)
+    """Text that cannot steer or break a terminal: control characters (not newline, tab) and surrogates are spelled out."""
+    hidden = ("Cc", "Cf", "Cs")
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in hidden else f"\\x{ord(c):02x}" for c in text)
 
 
 def turn_summary(trajectory: Trajectory, turn: int, advantages: Sequence[float] | None) -> str:

@@ -1,0 +1,104 @@
+"""Going on with a run: checked in full before a model is loaded or a file is touched."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragen.config import Config, load_config
+from ragen.config.yaml_text import dump_yaml
+from ragen.errors import CheckpointError, ConfigError
+from ragen.runs.directory import RunDirectory
+from ragen.runs.disk import write_text
+from ragen.runs.lock import locked
+
+FREE_SETTINGS = ("steps", "eval", "run")  # a resumed run may change these: what was trained so far does not depend on them
+SETTINGS = "settings.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """Where a run goes on: its directory with the settings from now on, a checkpoint, its step and its settings."""
+
+    run: RunDirectory
+    checkpoint: Path
+    step: int
+    trained: Config
+
+
+def write_settings(folder: Path, config: Config) -> None:
+    """Put the settings of a run beside its weights: what was trained cannot be told from a file that may be edited since."""
+    write_text(folder / SETTINGS, dump_yaml(config.model_dump(mode="json")))
+
+
+@contextmanager
+def resumed(path: str | Path, config: Config) -> Iterator[ResumePoint]:
+    """The newest whole checkpoint of the run at ``path`` (or of this name), held against other processes.
+
+    Raises CheckpointError where ``config`` contradicts what was trained, asks for fewer steps than are done or for another
+    place, and where files that going on needs are damaged.
+    """
+    run = RunDirectory.open(path)
+    with locked(run.path):
+        checkpoint = run.checkpoints.latest()
+        step, trained = run.checkpoints.step_of(checkpoint), _trained_settings(checkpoint)
+        run = RunDirectory(run.path, _in_place(run, config))
+        _check_same(trained, run.config, run.path)
+        if run.config.steps < step:
+            raise CheckpointError(
+                f"'{run.path}' has done {step} steps, and steps is {run.config.steps}: give --steps {step} or more, or "
+                f"evaluate it as it is (ragen eval {run.path})"
+            )
+        run.check()
+        yield ResumePoint(run, checkpoint, step, trained)
+
+
+def _trained_settings(checkpoint: Path) -> Config:
+    try:
+        return load_config(checkpoint / SETTINGS)
+    except ConfigError as error:
+        raise CheckpointError(
+            f"checkpoint '{checkpoint}' does not tell the settings it was trained with ({error}): it is of an earlier "
+            "version; start a new run from it (--model PATH --warmup.data none)"
+        ) from None
+
+
+def _in_place(run: RunDirectory, config: Config) -> Config:
+    """The settings with the run's own place; another place in them is an error, for a run is not moved by going on."""
+    stored, asked = run.config.run, config.run
+    if asked.name not in ("", stored.name, run.path.name):
+        raise CheckpointError(_elsewhere(run.path, "name", asked.name))
+    default = type(asked).model_fields["root"].default
+    if asked.root not in (stored.root, default) and Path(asked.root).resolve() != run.path.resolve().parent:
+        raise CheckpointError(_elsewhere(run.path, "root", asked.root))
+    return config.model_copy(update={"run": asked.model_copy(update={"name": stored.name, "root": stored.root})})
+
+
+def _elsewhere(path: Path, key: str, value: str) -> str:
+    return (
+        f"run.{key} is '{value}', but '{path}' goes on where it lies: leave --run.{key} out, or copy the directory "
+        "and resume the copy"
+    )
+
+
+def _check_same(trained: Config, config: Config, path: Path) -> None:
+    old, new = (dict(_leaves(c.model_dump(mode="json"))) for c in (trained, config))
+    other = [
+        f"{key} = {old.get(key)}, not {new.get(key)}"
+        for key in old | new
+        if key.partition(".")[0] not in FREE_SETTINGS and old.get(key) != new.get(key)
+    ]
+    if other:
+        raise CheckpointError(
+            f"'{path}' was trained with {'; '.join(other)}: a resumed run may only change {', '.join(FREE_SETTINGS)}; "
+            "start a new run for other settings (its config.yaml must not be edited either)"
+        )
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -1,0 +1,220 @@
+"""What an interruption leaves out is made up: nothing is lost, nothing is done twice, and the result says what was made."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ragen
+from ragen.config import load_config
+from ragen.envs import Environment, EnvSettings, Observation, Step
+from ragen.errors import CheckpointError
+from ragen.loops import train as loop
+from ragen.loops.session import plan_session
+from ragen.runs.directory import RunDirectory, stored_config
+from ragen.runs.events import plain
+from ragen.runs.listener import Silent
+from ragen.runs.resume import ResumePoint
+
+SMALL: dict[str, Any] = {
+    "model.name": "tiny",
+    "model.dtype": "float32",
+    "warmup.data": "none",
+    "filter.strategy": "none",
+    "rollout.groups": 1,
+    "rollout.members": 2,
+    "rollout.max_new_tokens": 4,
+    "eval.episodes": 2,
+    "eval.every": 1,
+    "eval.also": ["bandit-rev"],
+    "run.name": "one",
+    "steps": 2,
+}
+EVALUATIONS = {f"{when}{which}" for when in ("before", "step-1", "after") for which in ("", "-bandit-rev")}
+
+
+class Presses(Silent):
+    """Presses Ctrl-C ``times`` when the phase ``at`` begins (before the first step ends, for "train")."""
+
+    def __init__(self, at: str, times: int) -> None:
+        self.at, self.times = at, times
+        self.phases: list[str] = []
+
+    def on_phase(self, name: str, total: int) -> None:
+        self.phases.append(name)
+        if name == self.at:
+            for _ in range(self.times):
+                signal.raise_signal(signal.SIGINT)
+
+
+def train(root: Path, listener: Silent | None = None, **more: Any) -> Any:
+    return ragen.train("bandit-starpo-grpo", SMALL | {"run.root": str(root)} | more, listener=listener)
+
+
+def go_on(run: Path, *words: str, listener: Silent | None = None) -> Any:
+    return loop.train(stored_config(run, words), resume=run, listener=listener)
+
+
+def told(result: Any) -> Any:
+    """Both reports as JSON holds them."""
+    return plain([result.before.to_dict(), result.after.to_dict()])
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAGEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield train(tmp_path_factory.mktemp("straight"))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("phase", ["train", *(f"evaluate {name}" for name in sorted(EVALUATIONS))])
+def test_b8_an_interrupted_run_goes_on_to_what_an_unbroken_one_has(
+    tmp_path: Path, straight: Any, phase: str, times: int
+) -> None:
+    stopped = train(tmp_path, Presses(phase, times))
+    assert stopped.stopped == "interrupted"
+    if phase != "evaluate after-bandit-rev":
+        assert (stopped.after is None) == (phase != "evaluate after" or times == 2)  # N4: never the one from before
+    resumed = go_on(stopped.run)
+    assert (resumed.stopped, resumed.steps) == ("all steps done", 2)
+    assert told(resumed) == told(straight)
+    assert RunDirectory.open(resumed.run).evaluations() == RunDirectory.open(straight.run).evaluations()
+    assert set(RunDirectory.open(resumed.run).evaluations()) == EVALUATIONS
+    assert len(stopped.history) + len(resumed.history) == 2
+    assert not list(resumed.run.rglob(".*"))
+
+
+def test_nothing_left_to_do_loads_nothing_and_gives_the_result_again(
+    tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "open_session", lambda *_: pytest.fail("a model must not be loaded"))
+    before = {path: path.read_bytes() for path in straight.run.rglob("*") if path.is_file()}
+    again = go_on(straight.run)
+    assert (told(again), again.steps, again.history) == (told(straight), 2, ())
+    assert {path: path.read_bytes() for path in straight.run.rglob("*") if path.is_file()} == before
+
+
+def test_n3_going_further_keeps_the_evaluation_under_its_step_and_other_sizes_evaluate_anew(tmp_path: Path) -> None:
+    first = train(tmp_path, **{"steps": 1, "eval.every": 0})
+    longer = go_on(first.run, "--steps", "2")
+    stored = RunDirectory.open(first.run).evaluations()
+    assert {name: report["step"] for name, report in stored.items()} == {
+        "before": 0,
+        "before-bandit-rev": 0,
+        "step-1": 1,
+        "step-1-bandit-rev": 1,
+        "after": 2,
+        "after-bandit-rev": 2,
+    }
+    assert plain(longer.before.to_dict()) == plain(first.before.to_dict())
+    seen = Presses("", 0)
+    more = go_on(first.run, "--eval.episodes", "3", listener=seen)
+    assert seen.phases == ["evaluate after", "evaluate after-bandit-rev"]
+    assert (more.after.episodes, more.before) == (3, None)  # two instances before cannot be compared with three after
+
+
+class Few(Environment):
+    """Three different instances in all; every other episode fails where ``fails`` is set."""
+
+    fails = False
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__(EnvSettings(max_turns=1, max_actions=1, max_actions_per_turn=1))
+
+    @property
+    def success(self) -> bool:
+        return False
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        self.kind = str(instance_seed % 3)
+        Few.made += 1
+        if Few.fails and Few.made % 2:
+            raise ValueError("no such\nroom \ud800")
+        return Observation(f"Kind {self.kind}.")
+
+    def step(self, action: str) -> Step:
+        return Step("done", 0.0, terminated=True)
+
+    def actions(self) -> tuple[str, ...]:
+        return ("yes",)
+
+    def instructions(self) -> str:
+        return "Answer."
+
+    def content(self) -> str | None:
+        return None if Few.fails else self.kind
+
+
+def test_a_run_on_a_class_of_ones_own_goes_on_with_that_class_only(tmp_path: Path) -> None:
+    class Another(Few):
+        pass
+
+    chosen = SMALL | {"run.root": str(tmp_path), "eval.episodes": 0, "eval.also": []}
+    first = ragen.train("bandit-starpo-grpo", chosen | {"steps": 1}, env=Few)
+    with pytest.raises(CheckpointError, match=r"env\.name = Few, not Another"):
+        ragen.train("bandit-starpo-grpo", chosen, env=Another, resume=first.run)
+    assert ragen.train("bandit-starpo-grpo", chosen, env=Few, resume=first.run).steps == 2
+
+
+@pytest.mark.parametrize("change", [{"eval.episodes": 9}, {"eval.seed": 7, "eval.episodes": 9}, {"eval.episodes": 5}])
+def test_b9_an_evaluation_set_may_not_take_in_what_was_trained(tmp_path: Path, change: dict[str, Any]) -> None:
+    trained = load_config({"preset": "bandit-starpo-grpo", "eval": {"episodes": 1}, "steps": 9})
+    words = [f"--{key}={value}" for key, value in change.items()]
+    changed = load_config({"preset": "bandit-starpo-grpo", "eval": {"episodes": 1}, "steps": 9}, words)
+    for config, refused in ((changed, True), (trained, False)):
+        point = ResumePoint(RunDirectory(tmp_path, config), tmp_path, 4, trained)
+        plan = plan_session(config, env=Few)
+        listener = Stops()
+        with pytest.raises(CheckpointError if refused else Stopped, match="trained on" if refused else None):
+            loop.open_session(plan, tmp_path, listener, point)
+
+
+class Stopped(Exception):
+    """The check was passed."""
+
+
+class Stops(Silent):
+    def on_start(self, config: Any, run_dir: Path | None) -> None:
+        raise Stopped
+
+
+class Hears(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def on_message(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_b16_episodes_lost_in_training_are_told_with_the_first_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Few, "fails", True)
+    listener = Hears()
+    settings = SMALL | {"run.root": str(tmp_path), "rollout.members": 4, "eval.episodes": 0, "steps": 1, "eval.also": []}
+    result = ragen.train("bandit-starpo-grpo", settings, env=Few, listener=listener)
+    lost = int(result.history[0]["rollout/errors"])
+    assert any(
+        f"{lost} of 4 episodes lost to errors; the first said: " in said and "no such room" in said for said in listener.said
+    )
+    assert any(said.startswith("device cpu · float32 · ") for said in listener.said)
+    assert json.loads((result.run / "trajectories" / "step-000001.jsonl").read_text().splitlines()[-1])["error"]
+
+
+def test_n21_a_step_without_an_update_says_so(tmp_path: Path) -> None:
+    listener = Hears()
+    settings = {
+        "filter.strategy": "top_fraction",
+        "eval.episodes": 0,
+        "eval.also": [],
+        "filter.max_flat_steps": 2,
+        "steps": 5,
+    }
+    result = train(tmp_path, listener, **settings)
+    assert [said for said in listener.said if "no update" in said] == ["no update: every group flat; valid format 0.000"] * 2
+    assert (result.steps, result.planned) == (2, 5)
