@@ -62,7 +62,7 @@ def _findings(config: Any, model: str | None) -> Iterator[Finding]:
 
     machine = provenance(config)
     yield Finding("ok", "python", f"{platform.python_version()} · torch {torch.__version__}")
-    threads = config.run.threads or machine["threads"]
+    threads = config.run.threads or torch.get_num_threads()
     yield Finding("ok", "processor", f"{machine['cpu']} · {machine['logical_cores']} logical cores · threads: {threads}")
     free = available_memory(torch.device("cpu"))
     yield Finding("ok", "memory", f"{free / 2**30:.1f} GiB free of {machine['memory_bytes'] / 2**30:.1f} GiB")
