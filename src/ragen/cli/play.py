@@ -112,8 +112,8 @@ def _told(turn: Turn) -> str:
 
 
 def _ending(runner: "EpisodeRunner", best: float | None) -> None:
-    if runner.error:
-        raise EnvironmentFault(f"the environment failed: {runner.error}")
+    if runner.fault is not None:
+        raise EnvironmentFault(f"the environment failed: {runner.fault}")
     played = runner.trajectory(0)
     last = played.turns[-1].info.get("next_observation", "")
     if last:

@@ -11,6 +11,9 @@ from pydantic import AfterValidator, Field
 
 from ragen.config.settings import Settings
 
+FLAGS = ("success", "action_is_valid", "action_is_effective")  # the bools a step's info carries
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+MARKS = ("||", *TAGS)  # what a reply is read by (``ragen.text.parser``)
 OUTER = string.whitespace + string.punctuation + "“”‘’«»"
 
 
@@ -21,6 +24,17 @@ def _distinct_words(words: tuple[str, ...]) -> tuple[str, ...]:
             f"{len(words)} words that differ by more than case and outer punctuation are needed, without '||', '<' or '>'"
         )
     return words
+
+
+def action_problem(word: object) -> str | None:
+    """Why ``word`` cannot be an action word, one that a reply can name; None where it can."""
+    if not isinstance(word, str) or not word.strip():
+        return f"an action must be a text that is not blank, got {word!r}"
+    if word != word.strip():
+        return f"an action must not begin or end with blanks, got {word!r}"
+    if mark := next((mark for mark in MARKS if mark in word), None):
+        return f"an action must not contain {mark!r}, got {word!r}"
+    return None
 
 
 FourWords = Annotated[tuple[str, str, str, str], AfterValidator(_distinct_words)]  # action words a reply can tell apart

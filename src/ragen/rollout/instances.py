@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from ragen.errors import ConfigError
+from ragen.envs.guard import Guarded, guarded
+from ragen.errors import ConfigError, EnvironmentFault
 from ragen.rollout.runner import EnvironmentFactory, EpisodeSpec
-from ragen.seeding import derive
+from ragen.seeding import derive, generator
 
 MAX_TRIES = 200
+PROBES = 8
 
 
 def evaluation_specs(env: str, *, episodes: int, samples: int, seed: int) -> list[EpisodeSpec]:
@@ -35,10 +37,43 @@ def contents(make_env: EnvironmentFactory, specs: Sequence[EpisodeSpec]) -> froz
 
 
 def content_of(make_env: EnvironmentFactory, instance_seed: int) -> str | None:
-    """The content key of one instance, or None where the environment is exempt."""
-    env = make_env()
-    env.reset(instance_seed=instance_seed, dynamics_seed=0)
-    return env.content()
+    """The content key of one instance; None where the environment is exempt, or fails (as its episode then does too)."""
+    env = guarded(make_env())
+    try:
+        env.reset(instance_seed=instance_seed, dynamics_seed=0)
+        return env.content()
+    except EnvironmentFault:
+        return None
+
+
+def started(make_env: EnvironmentFactory) -> Guarded:
+    """An environment in its initial state, after each of its methods has been tried once: an early look at the contract.
+
+    Tries instances 0 to PROBES − 1 and takes the first without a fault; where there is none, raises the first fault.
+    """
+    faults = []
+    for seed in range(PROBES):
+        try:
+            env = guarded(make_env())
+            _try_all(env, seed)
+            env.reset(instance_seed=seed, dynamics_seed=0)
+            return env
+        except EnvironmentFault as fault:
+            faults.append(fault)
+    raise faults[0]
+
+
+def _try_all(env: Guarded, seed: int) -> None:
+    env.reset(instance_seed=seed, dynamics_seed=0)
+    env.instructions()
+    env.content()
+    env.best_success()
+    turn = env.plan() or env.actions()[:1]
+    env.thought(generator(seed), turn)
+    for player in env.players().values():
+        player(env, generator(seed))
+    env.step(turn[0])
+    _ = env.success
 
 
 def training_specs(
