@@ -13,7 +13,7 @@ from ragen.envs.guard import Guarded, guarded
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import EnvironmentFault
 from ragen.rollout.demonstrations import demonstrate, optimal_player, play, random_player
-from ragen.rollout.instances import content_of, evaluation_specs, started
+from ragen.rollout.instances import check_start, content_of, evaluation_specs, started
 from ragen.rollout.runner import EpisodeRunner, Rules
 from ragen.seeding import generator
 from ragen.text.chat import ChatRenderer
@@ -178,6 +178,7 @@ def test_it_costs_that_episode_only_wherever_it_is_met(part: str, wrong: Callabl
             assert not demonstration.error
             assert play(spec, make, random_player) == (False, 1.0)
     assert started(make).instructions() == "Walk."
+    check_start(make)
 
 
 @pytest.mark.parametrize(("part", "wrong"), BAD)
@@ -185,7 +186,7 @@ def test_what_is_always_wrong_is_found_at_the_start(part: str, wrong: Callable[.
     if part == "match":  # what replies hold is not known before there are some
         return
     with pytest.raises(EnvironmentFault, match=rf"^Faulty\.{'players' if part == 'player' else part}"):
-        started(lambda: Faulty(part, wrong))
+        check_start(lambda: Faulty(part, wrong))
 
 
 @pytest.mark.parametrize(

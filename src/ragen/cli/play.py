@@ -16,7 +16,7 @@ OVERRIDES: str | None = "settings of the environment may follow as --env.key VAL
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("env", metavar="ENV", help="an environment preset (`ragen envs`)")
+    parser.add_argument("env", metavar="ENV", help="an environment preset (`ragen envs`), or FILE.py:Class")
     parser.add_argument("--seed", type=int, default=0, help="another seed is another instance")
     parser.add_argument("--no-thinking", action="store_true", help="the prompts without <think>")
 

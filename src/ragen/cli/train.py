@@ -37,8 +37,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         config = load_config(resume / "config.yaml", overrides)
     else:
         config = _named(load_config(args.source, overrides), args.source)
-    from ragen.cli.listening import listening
     from ragen.loops.train import train
+    from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet) as listener:
         result = train(config, listener=listener, resume=resume)

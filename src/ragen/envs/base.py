@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from ragen.config.settings import Settings
 
@@ -47,6 +47,14 @@ class EnvSettings(Settings):
     max_actions: int = Field(10, ge=1, description="executed actions an episode at most")
     max_actions_per_turn: int = Field(5, ge=1, description="executed actions a turn at most; further ones are ignored")
     wording: Literal["short", "verbose"] = Field("short", description="prompt wording: short, or in the paper's style")
+
+    @field_validator("max_turns", "max_actions", "max_actions_per_turn")
+    @classmethod
+    def _at_least_one(cls, budget: int) -> int:
+        """Holds for a subclass too that gives only another default: that drops the bound above."""
+        if budget < 1:
+            raise ValueError("it must be 1 or more")
+        return budget
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,8 +132,7 @@ def open_session(
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     world = build_world(config.env, env)
-    if env is not None:
-        config = config.model_copy(update={"env": {"name": world.name}})  # so that a resumed run needs the same class
+    config = config.model_copy(update={"env": dict(world.spec)})  # says in full where the class lies
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     place = vacant_path(config) if resume is None else resume

@@ -1,6 +1,6 @@
 """Which instances are played: training apart from evaluation, by seed and by content."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ragen.envs.guard import Guarded, guarded
 from ragen.errors import ConfigError, EnvironmentFault
@@ -47,33 +47,44 @@ def content_of(make_env: EnvironmentFactory, instance_seed: int) -> str | None:
 
 
 def started(make_env: EnvironmentFactory) -> Guarded:
-    """An environment in its initial state, after each of its methods has been tried once: an early look at the contract.
+    """An environment in its initial state, on the first of PROBES instances without a fault; where all fail, the first."""
+    return _sound(make_env, lambda env, turn: None)
 
-    Tries instances 0 to PROBES − 1 and takes the first without a fault; where there is none, raises the first fault.
+
+def check_start(make_env: EnvironmentFactory) -> None:
+    """Try each method of an environment once, so that what is always wrong is known before anything long begins.
+
+    Raises:
+        EnvironmentFault: none of PROBES instances is without a fault; the first one.
     """
+    _sound(make_env, lambda env, turn: env.step(turn[0]))
+
+
+def _sound(make_env: EnvironmentFactory, then: Callable[[Guarded, Sequence[str]], object]) -> Guarded:
     faults = []
     for seed in range(PROBES):
         try:
             env = guarded(make_env())
-            _try_all(env, seed)
-            env.reset(instance_seed=seed, dynamics_seed=0)
-            return env
+            then(env, _look_at(env, seed))
         except EnvironmentFault as fault:
             faults.append(fault)
+        else:
+            return env
     raise faults[0]
 
 
-def _try_all(env: Guarded, seed: int) -> None:
+def _look_at(env: Guarded, seed: int) -> Sequence[str]:
+    """Call all that changes nothing, at the start of an instance; returns a turn's actions."""
     env.reset(instance_seed=seed, dynamics_seed=0)
     env.instructions()
     env.content()
     env.best_success()
+    _ = env.success
     turn = env.plan() or env.actions()[:1]
     env.thought(generator(seed), turn)
     for player in env.players().values():
         player(env, generator(seed))
-    env.step(turn[0])
-    _ = env.success
+    return turn
 
 
 def training_specs(
