@@ -13,6 +13,7 @@ from typing import Any
 
 from ragen.config import Config, load_config
 from ragen.config.yaml_text import dump_yaml
+from ragen.envs.locate import label
 from ragen.episode import Group, Trajectory
 from ragen.errors import CheckpointError, ConfigError
 from ragen.registry import nearest
@@ -165,7 +166,7 @@ def vacant_path(config: Config) -> Path:
                 "name (--run.name)"
             )
         return path
-    stamp = default_name(f"{config.env.get('name', 'env')}-{config.advantage.name}", config.seed)
+    stamp = default_name(f"{label(str(config.env.get('name', 'env')))}-{config.advantage.name}", config.seed)
     names = (stamp if number == 1 else f"{stamp}-{number}" for number in range(1, 1000))
     return next(root / name for name in names if not (root / name).exists())
 
