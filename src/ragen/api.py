@@ -1,7 +1,8 @@
 """The same from Python: ``ragen.train(...)`` and ``ragen.evaluate(...)`` in a script or notebook."""
 
-import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import torch
 
 from ragen.config import Config, load_config
 from ragen.envs import Environment
-from ragen.errors import CheckpointError, ModelError
+from ragen.envs.locate import name_of
+from ragen.errors import CheckpointError, ConfigError, ModelError
 from ragen.loops.compose import World, build_agent, build_world
 from ragen.loops.evaluate import evaluate_agent
 from ragen.loops.session import held_out_contents
@@ -22,74 +24,75 @@ from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import RunDirectory, find_run
 from ragen.runs.listener import Listener, Silent
+from ragen.runs.listening import listening
 
 Source = str | Path | Mapping[str, Any]
-EnvironmentLike = type[Environment] | EnvironmentFactory
+Overrides = Mapping[str, Any] | Sequence[str]
+EnvironmentLike = str | type[Environment] | EnvironmentFactory
+
+_ONE_AT_A_TIME = threading.RLock()  # models are loaded through state that threads share, and all cores are in use anyway
 
 
 def train(
     source: Source,
-    settings: Mapping[str, Any] | None = None,
+    settings: Overrides | None = None,
     *,
     env: EnvironmentLike | None = None,
+    progress: bool = True,
     listener: Listener | None = None,
     resume: str | Path | None = None,
 ) -> TrainResult:
-    """Train an agent.
+    """Train an agent. In a process one call runs at a time: others, from other threads, wait for it.
 
     Args:
         source: a preset name, a YAML file, or a mapping of settings.
-        settings: overrides by dotted key, for example ``{"steps": 20, "rollout.groups": 4}``.
-        env: an environment class of your own (or a function that makes one) instead of a registered preset.
-        listener: told of every step; default says nothing.
+        settings: overrides by dotted key, ``{"steps": 20, "rollout.groups": 4}``, by section,
+            ``{"rollout": {"groups": 4}}``, or as words of the command line, ``["--steps", "20"]``.
+        env: instead of the source's environment: a registered name, a class of your own (made with the settings ``env.*``
+            that ``settings`` holds), a function that makes one, or text ``FILE.py:Class``.
+        progress: tell what happens on the console, as the command line does.
+        listener: told of every step (``ragen.runs.listener.Silent`` is a base for your own); takes the console's place.
         resume: a run directory to go on with.
 
     Raises:
         RagenError: with what to do next, for anything a user can mend.
     """
-    config = load_config(source, _overrides(settings))
-    return run_training(config, env=env, listener=listener, resume=None if resume is None else Path(resume))
+    config = load_config(source, _with_env(settings, env))
+    place = None if resume is None else find_run(_path("resume", resume))
+    with _alone(listener, progress=progress) as told:
+        return run_training(config, env=_own(env), listener=told, resume=place)
 
 
 def evaluate(
     model: str | Path,
     source: Source | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Overrides | None = None,
     *,
     env: EnvironmentLike | None = None,
     players: bool = True,
+    progress: bool = True,
     listener: Listener | None = None,
 ) -> EvalReport:
     """Evaluate a run, a checkpoint directory, or any Hugging Face causal LM on fixed seeded instances.
 
-    ``source`` and ``settings`` are as in ``train``; without a source, a run's own config is used, and the defaults for a
-    model. ``players`` plays the environment's reference players on the same instances. Nothing is written.
+    Arguments are as in ``train``; without a source, a run's own config is used, and the defaults for a model. ``players``
+    plays the environment's reference players on the same instances. Nothing is written.
     """
-    return evaluate_words(model, source, _overrides(settings), env=env, players=players, listener=listener)
-
-
-def evaluate_words(
-    model: str | Path,
-    source: Source | None,
-    overrides: Sequence[str],
-    *,
-    env: EnvironmentLike | None = None,
-    players: bool = True,
-    listener: Listener | None = None,
-) -> EvalReport:
-    """``evaluate`` with overrides as command-line words."""
+    overrides = _with_env(settings, env)
     load_config(source if source is not None else {}, overrides)  # a mistyped setting must not wait for a model
     path, stored = find_model(model)
-    config = load_config(source if source is not None else _stored(stored), overrides)
-    listener = listener or Silent()
-    if config.run.threads:
-        torch.set_num_threads(config.run.threads)
-    world = build_world(config.env, env)
-    agent = build_agent(path, config.model, config.rollout)
-    listener.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
-    report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=listener.on_progress)
-    report = replace(report, notes=(*report.notes, *_training_notes(stored, config, world)))
-    listener.on_eval(world.name, report)
+    if source is None:
+        source = {} if stored is None else stored.model_dump(mode="json")
+    config = load_config(source, overrides)
+    with _alone(listener, progress=progress) as told:
+        if config.run.threads:
+            torch.set_num_threads(config.run.threads)
+        world = build_world(config.env, _own(env))
+        agent = build_agent(path, config.model, config.rollout)
+        told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
+        report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=told.on_progress)
+        report = replace(report, notes=(*report.notes, *_training_notes(stored, config, world)))
+        told.on_eval(world.name, report)
     return report
 
 
@@ -98,7 +101,7 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
 
     Of a run it is the newest complete checkpoint. Raises ModelError that tells what the name could have been.
     """
-    path = Path(model)
+    path = _path("the model", model)
     for folder in (path, Path(root) / path):
         home = folder.parent if folder.name == "checkpoints" else folder
         if (home / "config.yaml").is_file():
@@ -134,9 +137,40 @@ def _near_run(path: Path, root: Path) -> str:
         return str(error)
 
 
-def _stored(config: Config | None) -> Mapping[str, Any]:
-    return {} if config is None else config.model_dump(mode="json")
+def _path(what: str, value: object) -> Path:
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise ConfigError(f"{what} is {value!r}: give the path or the name of a run or model, such as 'runs/NAME'")
+    return Path(value)
 
 
-def _overrides(settings: Mapping[str, Any] | None) -> list[str]:
-    return [f"{key}={json.dumps(value)}" for key, value in (settings or {}).items()]
+def _with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:
+    """The overrides, with the environment that was passed beside them."""
+    if settings is None:
+        settings = {}
+    if isinstance(settings, str) or not (
+        isinstance(settings, Mapping) or (isinstance(settings, Sequence) and all(isinstance(word, str) for word in settings))
+    ):
+        raise ConfigError(
+            f"settings is {settings!r}: give a mapping such as {{'steps': 20, 'rollout.groups': 4}}, or command-line words"
+        )
+    if env is None:
+        return settings
+    name = env if isinstance(env, str) else name_of(env)
+    return {**settings, "env.name": name} if isinstance(settings, Mapping) else [*settings, f"--env.name={name}"]
+
+
+def _own(env: EnvironmentLike | None) -> type[Environment] | EnvironmentFactory | None:
+    return None if isinstance(env, str) else env
+
+
+@contextmanager
+def _alone(listener: Listener | None, *, progress: bool) -> Iterator[Listener]:
+    """The only call of this process that runs, with gradients on whatever the caller's mode, and someone to tell."""
+    if not isinstance(listener, Listener | None):
+        raise ConfigError(f"listener is {listener!r}: extend ragen.runs.listener.Silent and override what you want to hear")
+    with _ONE_AT_A_TIME, torch.inference_mode(mode=False), torch.enable_grad():
+        if listener is not None or not progress:
+            yield listener or Silent()
+        else:
+            with listening() as console:
+                yield console

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+LARGEST_REWARD = 1e9  # in size, of one step: sums over an episode and their squares stay far inside float32
+
 
 class StopReason(StrEnum):
     """Why a reply ended."""

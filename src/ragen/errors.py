@@ -27,3 +27,8 @@ class CheckpointError(RagenError):
 
 class TrainingError(RagenError):
     """Training cannot go on (for example non-finite numbers several steps in a row)."""
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in words only: the system's errors come with a number and a path in front."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -10,17 +10,19 @@ from ragen.errors import ConfigError
 T = TypeVar("T")
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """A short hint for an unknown name: the closest known one, or the list of all."""
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}"
+def nearest(name: str, known: list[str], listing: str = "") -> str:
+    """A short hint for an unknown name: the closest known one; where none is close, ``listing`` (how to list all) or all."""
+    close = get_close_matches(name, known, n=1, cutoff=0.7)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return f"{listing} lists all" if listing else f"known: {', '.join(sorted(known))}"
 
 
 class Registry(Generic[T]):
     """Maps names to parts of one kind; entry points of group ``ragen.<kind>s`` are loaded on the first miss."""
 
-    def __init__(self, kind: str, plural: str | None = None) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, plural: str | None = None, listing: str = "") -> None:
+        self.kind, self.listing = kind, listing
         self.group = f"ragen.{plural or kind + 's'}"
         self._items: dict[str, T] = {}
         self._entry_points_loaded = False
@@ -40,7 +42,7 @@ class Registry(Generic[T]):
         if name not in self._items:
             self._load_entry_points()
         if name not in self._items:
-            raise ConfigError(f"unknown {self.kind} '{name}': {nearest(name, list(self._items))}")
+            raise ConfigError(f"unknown {self.kind} '{name}': {nearest(name, list(self._items), self.listing)}")
         return self._items[name]
 
     def names(self) -> list[str]:

@@ -1,9 +1,11 @@
 """The command line: light start, clear errors, words in the right place."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -240,3 +242,25 @@ def test_envs_tells_each_setting_with_value_and_meaning(capsys):
         text = capsys.readouterr().out
         for field in environments.get(name).cls.settings_class.model_fields:
             assert f"  {field} = " in text
+
+
+def test_presets_lists_those_of_an_environment_and_says_a_word_on_each_method(capsys: pytest.CaptureFixture[str]) -> None:
+    from ragen.config.load import METHODS, preset_names
+
+    assert main(["presets", "sokoban-coords"]) == 0
+    assert capsys.readouterr().out.split() == preset_names(["sokoban-coords"])
+    assert main(["presets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for method in METHODS:
+        assert any(line.split()[:1] == [method] and len(line.split()) > 4 for line in lines)
+
+
+@pytest.mark.parametrize("command", ["play", "envs"])
+def test_an_environment_in_a_file_can_be_played_and_told(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr("sys.stdin", io.StringIO("green\n"))
+    example = Path(__file__).parents[2] / "examples" / "custom_environment.py"
+    assert main([command, f"{example}:Lock"]) == 0
+    assert ("bolts are open" if command == "play" else "max_turns = 3") in capsys.readouterr().out

@@ -107,9 +107,9 @@ class NumberObservation(Counter):
         return changed(super().step(action), observation=self.value)
 
 
-class NumpyBool(Counter):
+class TextBool(Counter):
     def step(self, action: str) -> Step:
-        return changed(super().step(action), terminated=np.bool_(False))
+        return changed(super().step(action), terminated="no")
 
 
 class NoFlags(Counter):
@@ -256,35 +256,35 @@ BROKEN: dict[type[Counter], str] = {
     DynamicStart: "the initial state depends on the dynamics seed",
     GlobalRandom: "the global generator `random` was used",
     GlobalNumpy: "the global generator `numpy.random` was used",
-    NanReward: "a reward must be a finite float, got nan",
-    NoStep: "step must return a Step",
-    NumberObservation: "an observation must be text",
-    NumpyBool: "terminated and truncated must be bools",
+    NanReward: "NanReward.step('up'): a reward must be a finite number",
+    NoStep: "step('up') must be a ragen Step, got tuple",
+    NumberObservation: "an observation must be a str, got int",
+    TextBool: "terminated must be a bool, got str 'no'",
     NoFlags: "info must carry the bool 'action_is_valid'",
     ListedButInvalid: "is not valid",
     BornSuccessful: "success must be False at the start",
     TwoTruths: "info['success'] is",
-    Empty: "actions() is empty",
+    Empty: "actions() must be one action word or more",
     Twice: "lists a word twice",
-    Separator: "without '||'",
+    Separator: "must not contain '||'",
     Deaf: "match('up') must be that action, got None",
-    Fragile: "match('\\x00') raised ValueError",
-    Chatty: "must be an action or None, got False",
+    Fragile: "match('') raised ValueError",
+    Chatty: "must be a str, got bool False",
     Shared: "changes when another environment is made and played",
-    WrongPlan: "plan() must hold actions of actions(), got ('jump',)",
-    LongPlan: "plan() must hold 1 to 5 actions",
-    LatePlan: "plan() must hold 1 to 5 actions (max_actions_per_turn), got ()",
+    WrongPlan: "plan() must be only actions of actions(), got str 'jump'",
+    LongPlan: "plan() must hold at most 5 actions (max_actions_per_turn)",
+    LatePlan: "plan() must be one action word or more, as a tuple, got tuple ()",
     MovingPlan: "asking for plan() or best_success() changes the episode",
-    Certain: "best_success must lie in [0, 1], got 1.5",
-    WrongPlayer: "player 'odd' must return actions",
+    Certain: "best_success() must be a finite number of at most 1 in size, got float 1.5",
+    WrongPlayer: "players()['odd'] must be only actions of actions(), got str 'sideways'",
     MovingContent: "content() changes during the episode",
     OneContent: "two different initial states share the content 'lake'",
-    Tagged: "thought() must be a text without tags",
+    Tagged: "thought() must be a text without <think>",
     Moody: "thought() must depend only on its generator",
     Constant: "8 instance seeds give the same initial state",
-    Silent: "instructions() must be a text",
-    NoObservation: "reset must return an Observation with a text",
-    Crash: "oracle: raised KeyError: 'level 7'",
+    Silent: "instructions() must say what the task is",
+    NoObservation: "reset(): an observation must be a str, got Observation",
+    Crash: "Crash.best_success() raised KeyError: 'level 7'",
 }
 
 
@@ -301,6 +301,16 @@ def test_a_sound_environment_passes_and_its_thoughts_name_the_action() -> None:
 @pytest.mark.parametrize("cls", list(BROKEN), ids=lambda cls: cls.__name__)
 def test_the_checker_finds(cls: type[Counter]) -> None:
     assert any(BROKEN[cls] in problem for problem in check_environment(cls)), check_environment(cls)
+
+
+@pytest.mark.parametrize("part", ["reset", "step", "actions", "instructions", "content", "match", "thought"])
+def test_the_checker_says_one_fault_once_though_every_check_meets_it(part: str) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise KeyError("lost")
+
+    problems = check_environment(type("Lost", (Counter,), {part: fail}))
+    assert len(problems) == (2 if part in ("match", "actions") else 1)  # matching is told with and without its text
+    assert all("raised KeyError: 'lost'" in problem for problem in problems)
 
 
 def test_c7_a_single_instance_is_allowed_only_when_said() -> None:

@@ -191,6 +191,17 @@ def test_a_first_prompt_that_cannot_fit_names_the_numbers(run: Run) -> None:
         run([spec(0)], max_context=100)
 
 
+def test_a_first_prompt_that_does_not_fit_costs_its_episode_where_others_fit(run: Run) -> None:
+    class Wordy(Stairs):
+        def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+            first = super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed)
+            return Observation(first.text + " blah" * 300 * (instance_seed % 2))
+
+    collection, _ = run([spec(0), spec(1, 1)], env=lambda: Wordy(turns=1), max_context=600)
+    assert [t.member for t in collection.trajectories] == [0]
+    assert "rollout.max_context" in collection.errors[0].error
+
+
 def test_a17_a_cut_reply_is_an_invalid_turn_penalised_once(run: Run) -> None:
     collection, _ = run([spec(0)], "<think>go</think><answer>U", env=lambda: Stairs(turns=2), end=False, max_new_tokens=30)
     turns = collection.trajectories[0].turns
@@ -249,22 +260,24 @@ def test_f5_one_broken_episode_costs_only_itself(run: Run) -> None:
     assert len(collection.trajectories) == 15
     assert [t.member for t in collection.errors] == [3]
     assert collection.errors[0].end is EndReason.ERROR
-    assert "RuntimeError: the stairs broke" in collection.errors[0].error
+    assert "Stairs.step('Up') raised RuntimeError: the stairs broke" in collection.errors[0].error
     assert collection.groups[0].returns().shape == (15,)  # F6: statistics are over those that ran
 
 
 def test_an_environment_that_always_fails_says_so(run: Run) -> None:
-    with pytest.raises(EnvironmentFault, match=r"all 2 episodes of 'stairs' failed; the first said: RuntimeError"):
+    with pytest.raises(
+        EnvironmentFault, match=r"all 2 episodes of 'stairs' failed; the first said: Stairs.step\('Up'\) raised RuntimeError"
+    ):
         run([spec(4, m, dynamics=99) for m in range(2)])
 
 
 @pytest.mark.parametrize(
     ("garbage", "why"),
     [
-        (None, "must return a ragen Step, got NoneType"),
-        (Step("ok", float("nan"), terminated=False), "reward nan"),
-        (Step(12, 0.0, terminated=False), "an observation must be a str, got int"),  # type: ignore[arg-type]
-        (Step("ok", "1", terminated=False), "reward '1'"),  # type: ignore[arg-type]
+        (None, "must be a ragen Step, got NoneType None"),
+        (Step("ok", float("nan"), terminated=False), "a reward must be a finite number"),
+        (Step(12, 0.0, terminated=False), "an observation must be a str, got int 12"),  # type: ignore[arg-type]
+        (Step("ok", "1", terminated=False), "a reward must be a finite number of at most 1e+09 in size, got str '1'"),  # type: ignore[arg-type]
     ],
 )
 def test_garbage_from_an_environment_is_an_error_not_a_reward(run: Run, garbage: Any, why: str) -> None:

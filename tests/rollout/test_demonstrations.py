@@ -8,7 +8,7 @@ import pytest
 from ragen.envs import environment_factory
 from ragen.episode import EndReason
 from ragen.rollout.demonstrations import demonstrate, demonstration_specs, optimal_player, play, players_of, random_player
-from ragen.rollout.instances import contents, evaluation_specs, training_specs
+from ragen.rollout.instances import contents, evaluation_specs, started, training_specs
 from ragen.rollout.runner import Rules
 from ragen.rollout.segments import segments
 from ragen.text.chat import ChatRenderer
@@ -52,7 +52,7 @@ def test_players_without_text_keep_the_budgets() -> None:
     assert not success
     assert total == pytest.approx(-0.3)
     assert len(asked) == 1
-    assert {"random", "optimal"} <= set(players_of(make()))
+    assert {"random", "optimal"} <= set(players_of(started(make)))
 
 
 def test_c14_training_never_meets_an_evaluation_instance() -> None:

@@ -10,22 +10,23 @@ OVERRIDES: str | None = None
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", help="an environment preset")
+    parser.add_argument("name", nargs="?", help="an environment preset, or FILE.py:Class")
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the list or the table."""
     del overrides
-    from ragen.envs import environments
+    from ragen.envs import environments, find_environment
 
     if not args.name:
         width = max(map(len, environments.names()))
         lines = [f"{name:<{width}}  {environments.get(name).about}" for name in environments]
         sys.stdout.write("\n".join(lines) + "\n\nsettings of one: ragen envs NAME · play it: ragen play NAME\n")
         return 0
-    preset = environments.get(args.name)
-    settings = preset.settings({})
-    sys.stdout.write(f"{args.name}: {preset.about}\n\n{_about(preset.cls)}\n\nSettings (--env.NAME VALUE):\n")
+    found = find_environment({"name": args.name})
+    settings = found.settings
+    about = environments.get(args.name).about if args.name in environments.names() else "an environment of your own"
+    sys.stdout.write(f"{args.name}: {about}\n\n{_about(type(found.make()))}\n\nSettings (--env.NAME VALUE):\n")
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         default = "" if value == field.default else f" (preset; the environment's own default is {field.default!r})"

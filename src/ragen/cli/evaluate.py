@@ -17,7 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("model", metavar="MODEL_OR_RUN", help="a run, a checkpoint directory, a model directory or name")
     parser.add_argument("--preset", metavar="PRESET_OR_FILE", help="settings to start from (default: the run's own)")
-    parser.add_argument("--env", metavar="NAME", help="environment preset (`ragen envs`; default: the run's own, or bandit)")
+    parser.add_argument(
+        "--env",
+        metavar="NAME",
+        help="environment preset or FILE.py:Class (default: the run's own, or bandit)",
+    )
     parser.add_argument("--episodes", metavar="N", help="fixed instances (256)")
     parser.add_argument("--samples", metavar="K", help="episodes an instance; with more than one pass@K is told too (1)")
     parser.add_argument("--temperature", metavar="T", help="sampling temperature, 0 = greedy (0.5)")
@@ -35,11 +39,11 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
     words = [*(["--env", args.env] if args.env else []), *overrides]
     words += [f"--eval.{name}={getattr(args, name)}" for name in _SHORT if getattr(args, name) is not None]
-    from ragen.api import evaluate_words
-    from ragen.cli.listening import listening
+    from ragen.api import evaluate
+    from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
-        report = evaluate_words(args.model, args.preset, words, players=args.players, listener=listener)
+        report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
     _report(report, args, out)
     return 0
 

@@ -18,7 +18,7 @@ OVERRIDES: str | None = "settings of the environment may follow as --env.key VAL
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("env", metavar="ENV", help="an environment preset (`ragen envs`)")
+    parser.add_argument("env", metavar="ENV", help="an environment preset (`ragen envs`), or FILE.py:Class")
     parser.add_argument("--seed", type=int, default=0, help="another seed is another instance")
     parser.add_argument("--no-thinking", action="store_true", help="the prompts without <think>")
 
@@ -126,8 +126,8 @@ def _told(turn: Turn) -> str:
 
 
 def _ending(runner: "EpisodeRunner", best: float | None) -> None:
-    if runner.error:
-        raise EnvironmentFault(f"the environment failed: {runner.error}")
+    if runner.fault is not None:
+        raise EnvironmentFault(f"the environment failed: {runner.fault}")
     played = runner.trajectory(0)
     last = played.turns[-1].info.get("next_observation", "")
     if last:

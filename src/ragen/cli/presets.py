@@ -5,11 +5,22 @@ import sys
 from collections.abc import Sequence
 
 OVERRIDES: str | None = None
+_METHODS = {
+    "starpo-ppo": "PPO with a critic, all groups train",
+    "starpo-grpo": "returns compared within each group, no critic",
+    "starpo-s-ppo": "StarPO-S: only the most uncertain groups train, no KL term, clip-higher; with a critic",
+    "starpo-s-grpo": "the same, with group-relative advantages: begin with this one",
+}
+_SIZES = {
+    "(none)": "the paper's values, meant for GPUs",
+    "-small": "a 135M model on a CPU, minutes",
+    "-tiny": "a model of about 2M weights made on the spot, no download",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", help="print the resolved settings of this preset")
+    parser.add_argument("name", nargs="?", help="print this preset's resolved settings, or list an environment's presets")
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -17,13 +28,16 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     del overrides
     from ragen.config import load_config, preset_names
     from ragen.config.yaml_text import dump_yaml
+    from ragen.envs import environments
 
+    if args.name in environments.names():
+        sys.stdout.write("\n".join(preset_names([args.name])) + "\n")
+        return 0
     if args.name:
         sys.stdout.write(dump_yaml(load_config(args.name).model_dump(mode="json")))
         return 0
-    sys.stdout.write(
-        "The paper's values; -small: values that work for a 135M model on a CPU; -tiny: a model of 2M parameters.\n"
-        "Any environment of `ragen envs` may stand in front, e.g. bandit-rev-starpo-s-grpo-small.\n\n"
-    )
+    for title, words in (("method", _METHODS), ("size", _SIZES)):
+        sys.stdout.write("\n".join([f"{title}:", *(f"  {name:<14} {about}" for name, about in words.items())]) + "\n\n")
+    sys.stdout.write("Any environment of `ragen envs` may stand in front, e.g. bandit-rev-starpo-s-grpo-small.\n\n")
     sys.stdout.write("\n".join(preset_names()) + "\n")
     return 0

@@ -41,9 +41,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         config = load_config(args.source, overrides)
     for env in (config.env, *({"name": name} for name in config.eval.also)):
         environment_factory(env)  # a wrong name shows before torch is loaded
-    from ragen.cli.listening import listening
     from ragen.loops.train import train
     from ragen.runs.interrupt import INTERRUPTED
+    from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet) as listener:
         result = train(config, listener=listener, resume=resume, label=label)

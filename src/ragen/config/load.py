@@ -5,6 +5,7 @@ A preset is named ``<environment>-<method>[-small|-tiny]`` and composed of the Y
 ``<size>/<method>``. Environments are checked later, where they are built (``ragen.envs.registry.environment_factory``).
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import product
@@ -15,7 +16,7 @@ from ragen.config.paths import fields, is_bool, is_text, unknown
 from ragen.config.schema import Config
 from ragen.config.settings import validated
 from ragen.config.yaml_text import parse_yaml
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, reason
 from ragen.registry import nearest
 
 METHODS = ("starpo-ppo", "starpo-grpo", "starpo-s-ppo", "starpo-s-grpo")
@@ -24,18 +25,17 @@ FAMILIES = ("bandit", "frozen_lake", "sokoban")
 _NAMED = ("env", "model", "advantage")  # sections for which `--section NAME` means `--section.name NAME`
 
 
-def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
     """The settings of a run.
 
     ``source`` is a preset name, a YAML file (which may begin with ``preset: NAME``) or a mapping of the same form.
-    ``overrides`` are ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]``; values are YAML scalars. ``--env NAME`` drops
-    the preset's own environment settings, ``--env.key value`` changes one. Raises ConfigError with the nearest valid name
-    for an unknown key.
+    ``overrides`` are words, ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]`` with YAML scalars as values, or a
+    mapping. In any of them a key may be dotted (``a.b: 1`` is ``a: {b: 1}``), sections are laid over what is there key by
+    key, and another environment than the one below drops that one's own settings. Raises ConfigError with the nearest
+    valid name for an unknown key.
     """
-    values = _source_values(source)
-    pairs = parse_overrides(overrides)
-    for key, value in sorted(pairs, key=lambda pair: pair[0].count(".")):
-        _assign(values, key, value)
+    pairs = overrides.items() if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    values = _laid_over(_source_values(source), _nested(pairs))
     known = fields()
     for key, value in _flat(values, known):
         if key not in known:
@@ -86,9 +86,7 @@ def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
             if not rest or rest[0].startswith("--"):
                 raise ConfigError(f"--{key} needs a value: write --{key} VALUE (true or false for a switch)")
             text = rest.pop(0)
-        pairs.append((f"{key}.name" if key in _NAMED else key, _value(key, text)))
-        if key == "env":
-            pairs[-1] = ("env", {"name": pairs[-1][1]})
+        pairs.append((key, _value(key, text)))
     return pairs
 
 
@@ -101,54 +99,88 @@ def _value(key: str, text: str) -> Any:
         value = parse_yaml(text, f"--{key}")
     except ConfigError:
         value = text
+    if key in _NAMED and isinstance(value, dict):
+        return value
     textual = key in ("env", "env.name") or (field is not None and is_text(field.annotation))
     return text if textual and not isinstance(value, str | None) else value
 
 
-def _assign(values: dict[str, Any], key: str, value: Any) -> None:
-    if key == "env":
-        values["env"] = value
-        return
-    *parents, last = key.split(".")
-    place = values
-    for parent in parents:
-        inner = place.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(unknown(key))
-        place = inner
-    place[last] = value
+def _nested(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    """Sections within sections, out of keys that may be dotted; longer keys are laid over shorter ones."""
+    out: dict[str, Any] = {}
+    for key, given in sorted(pairs, key=lambda pair: str(pair[0]).count(".")):
+        value = _plain(str(key), given)
+        if key in _NAMED and isinstance(value, str):
+            value = {"name": value}
+        for part in reversed(str(key).split(".")):
+            value = {part: value}
+        out = _merged(out, value)
+    known = fields()
+    return {key: value for key, value in out.items() if value is not None or key in known}  # an empty section says nothing
 
 
-def _source_values(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+def _plain(key: str, value: Any) -> Any:
+    """A value as YAML has it: paths are texts, tuples and arrays are lists, numbers are Python's own."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(f"{key}.{name}", inner) for name, inner in value.items()}
+    if hasattr(value, "tolist"):  # NumPy's and torch's numbers and arrays
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(key, inner) for inner in value]
+    if isinstance(value, str | int | float | None):
+        return value
+    raise ConfigError(f"setting '{key}' is {value!r}: settings are texts, numbers, bools, null, lists and mappings of those")
+
+
+def _source_values(source: object) -> dict[str, Any]:
     if isinstance(source, Mapping):
         return _with_preset(source, "the mapping")
+    if not isinstance(source, str | Path):
+        raise ConfigError(f"cannot train from {source!r}: give a preset name (`ragen presets`), a YAML file or a mapping")
     path = Path(source)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"cannot read '{path}': {error}; give a YAML file or a preset name (`ragen presets`)"
-            ) from None
-        values = parse_yaml(text, str(path)) or {}
-        if not isinstance(values, dict):
-            raise ConfigError(f"{path}: settings are a mapping (key: value lines), not a {type(values).__name__}")
-        return _with_preset(values, str(path))
-    return preset_values(str(source))
+    if path.suffix not in (".yaml", ".yml") and not _is_file(path):
+        return preset_values(str(source))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot read '{path}': {reason(error)}; give a YAML file or a preset name (`ragen presets`)"
+        ) from None
+    values = parse_yaml(text, str(path))
+    if not values:
+        raise ConfigError(f"{path} is empty: begin it with a line such as `preset: bandit-starpo-s-grpo-tiny`")
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: settings are a mapping (key: value lines), not a {type(values).__name__}")
+    return _with_preset(values, str(path))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have: too long, a NUL in it
+        return False
 
 
 def _with_preset(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    empty = {key for key, value in values.items() if value is None and any(path.startswith(f"{key}.") for path in fields())}
-    own = {key: value for key, value in values.items() if key != "preset" and key not in empty}
-    if isinstance(own.get("env"), str):
-        own["env"] = {"name": own["env"]}
+    own = _nested((key, value) for key, value in values.items() if key != "preset")
     if "preset" not in values:
-        return _merged({}, own)
+        return own
     if not isinstance(values["preset"], str):
         raise ConfigError(f"{origin}: preset is {values['preset']!r}; it must be a preset's name (`ragen presets`)")
-    base = preset_values(values["preset"])
-    if isinstance(own.get("env"), Mapping) and own["env"].get("name", base["env"]["name"]) != base["env"]["name"]:
-        base["env"] = {}
+    return _laid_over(preset_values(values["preset"]), own)
+
+
+def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """``own`` over ``base``; another environment than the base's begins with its own settings."""
+    below, above = base.get("env"), own.get("env")
+    if (
+        isinstance(below, Mapping)
+        and isinstance(above, Mapping)
+        and above.get("name", below.get("name")) != below.get("name")
+    ):
+        base = {**base, "env": {}}
     return _merged(base, own)
 
 
@@ -178,7 +210,7 @@ def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 def _flat(values: Mapping[str, Any], known: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and key not in known:
+        if isinstance(value, Mapping) and key != "env":
             yield from _flat(value, known, f"{key}.")
         elif not any(path.startswith(f"{key}.") for path in known):
             yield key, value

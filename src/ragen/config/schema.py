@@ -2,9 +2,13 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ragen.config.settings import Settings
+from ragen.episode import LARGEST_REWARD
+
+COEF = 1e6  # the weight of a term at most: beyond, float32 overflows in the loss
+HOTTEST, COLDEST = 100.0, 0.01  # temperatures: logits are divided by them in float32
 
 
 class LoraConfig(Settings):
@@ -19,7 +23,7 @@ class ModelConfig(Settings):
     """The policy and where it runs."""
 
     name: str = Field(
-        "smollm2-135m", description="'smollm2-135m', 'tiny', or any Hugging Face causal LM (directory or name)"
+        "smollm2-135m", min_length=1, description="'smollm2-135m', 'tiny', or any Hugging Face causal LM (directory or name)"
     )
     device: str = Field("auto", description="'auto', 'cpu', 'cuda', 'cuda:1', 'mps'")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
@@ -37,7 +41,7 @@ class RolloutConfig(Settings):
     max_new_tokens: int = Field(256, ge=1, description="sampled tokens a turn at most")
     max_trajectory_tokens: int | None = Field(None, ge=1, description="sampled tokens a trajectory at most; null = no limit")
     max_context: int | None = Field(None, ge=8, description="tokens a segment at most; null = the model's context")
-    temperature: float = Field(1.0, gt=0, description="sampling temperature of training")
+    temperature: float = Field(1.0, ge=COLDEST, le=HOTTEST, description="sampling temperature of training")
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling; 1 = off")
     top_k: int = Field(0, ge=0, description="top-k sampling; 0 = off")
     min_p: float = Field(0.0, ge=0, lt=1, description="min-p sampling; 0 = off")
@@ -48,7 +52,14 @@ class RolloutConfig(Settings):
     window: int = Field(3, ge=1, description="turns of history kept when context is 'window'")
     thinking: bool = Field(True, description="ask for <think>…</think> before <answer>…</answer>")
     force_think: bool = Field(True, description="begin each reply with a given `<think>` (no loss on it)")
-    format_penalty: float = Field(-0.1, le=0, description="added once to a turn without a valid answer")
+    format_penalty: float = Field(-0.1, ge=-LARGEST_REWARD, le=0, description="added once to a turn without a valid answer")
+
+    @field_validator("stop_strings")
+    @classmethod
+    def _not_empty(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in texts:
+            raise ValueError("an empty text would end every reply at once: leave it out")
+        return texts
 
 
 class FilterConfig(Settings):
@@ -87,12 +98,12 @@ class LossConfig(Settings):
         "trajectory-mean",
         description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant",
     )
-    length_constant: float = Field(256.0, gt=0, description="divisor of 'trajectory-sum'")
-    entropy_coef: float = Field(0.001, ge=0, description="weight of the entropy bonus")
-    kl_coef: float = Field(0.0, ge=0, description="weight of the KL term to the reference; 0 loads no reference")
+    length_constant: float = Field(256.0, ge=1, description="divisor of 'trajectory-sum'")
+    entropy_coef: float = Field(0.001, ge=0, le=COEF, description="weight of the entropy bonus")
+    kl_coef: float = Field(0.0, ge=0, le=COEF, description="weight of the KL term to the reference; 0 loads no reference")
     kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="k2, k3 as loss; k1, k2, k3 as reward")
     kl_in: Literal["loss", "reward"] = Field("loss", description="where the KL term goes")
-    value_coef: float = Field(0.5, ge=0, description="weight of the value loss (value head)")
+    value_coef: float = Field(0.5, ge=0, le=COEF, description="weight of the value loss (value head)")
     value_clip: float | None = Field(0.2, gt=0, description="clip range of value predictions; null = off")
 
 
@@ -109,6 +120,13 @@ class OptimConfig(Settings):
     online_k: int = Field(1, ge=1, description="k: passes over one collected batch")
     microbatch_tokens: int = Field(1024, ge=1, description="processed tokens a forward pass at most (memory, not results)")
     critic: Literal["head", "separate"] = Field("head", description="value head on the policy, or a model of its own")
+
+    @field_validator("betas")
+    @classmethod
+    def _decay_rates(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError("each of the two must be at least 0 and less than 1")
+        return betas
 
 
 class WarmupConfig(Settings):
@@ -129,10 +147,17 @@ class EvalConfig(Settings):
     every: int = Field(0, ge=0, description="evaluate each so many steps; 0 = only before and after, when episodes > 0")
     episodes: int = Field(256, ge=0, description="fixed instances; 0 = no evaluation")
     samples: int = Field(1, ge=1, description="k: episodes an instance (pass@k when k > 1)")
-    temperature: float = Field(0.5, ge=0, description="sampling temperature of evaluation; 0 = greedy")
+    temperature: float = Field(0.5, ge=0, le=HOTTEST, description="sampling temperature of evaluation; 0 = greedy")
     batch: int = Field(128, ge=1, description="episodes played side by side")
     seed: int = Field(1000, ge=0, description="seed of the evaluation instances (independent of the run's seed)")
     also: tuple[str, ...] = Field((), description="further environment presets to evaluate on, held out of training as well")
+
+    @field_validator("temperature")
+    @classmethod
+    def _greedy_or_warm(cls, temperature: float) -> float:
+        if 0 < temperature < COLDEST:
+            raise ValueError(f"it must be 0 (greedy) or at least {COLDEST}")
+        return temperature
 
 
 class RunConfig(Settings):
@@ -143,7 +168,9 @@ class RunConfig(Settings):
     checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
     keep: int = Field(2, ge=1, description="checkpoints kept")
     trajectories_every: int = Field(1, ge=0, description="steps between stored trajectories; 0 = none")
-    threads: int = Field(0, ge=0, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice")
+    threads: int = Field(
+        0, ge=0, le=1024, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice"
+    )
     tensorboard: bool = Field(False, description="also write TensorBoard events (extra 'tensorboard')")
 
 
@@ -186,6 +213,8 @@ class Config(Settings):
             raise ValueError("loss.kl_in 'reward' needs per-token credit: use advantage.name 'gae', or loss.kl_in 'loss'")
         if self.filter.strategy in ("top_fraction", "top_p", "min_p") and self.filter.value > 1:
             raise ValueError(f"filter.value is {self.filter.value}: '{self.filter.strategy}' takes a share in (0, 1]")
+        if self.filter.strategy == "top_k" and not (self.filter.value >= 1 and self.filter.value.is_integer()):
+            raise ValueError(f"filter.value is {self.filter.value}: 'top_k' takes a number of groups (1, 2, …)")
         total = self.rollout.groups * self.rollout.members
         if self.optim.trajectories > total and self.rollout.members > 1:
             return self.model_copy(update={"optim": self.optim.model_copy(update={"trajectories": total})})

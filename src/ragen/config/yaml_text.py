@@ -42,7 +42,7 @@ CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.val
 def parse_yaml(text: str, origin: str) -> Any:
     """The plain value (mapping, list, scalar) of a YAML text; ``origin`` names it in errors. No tags, no objects."""
     try:
-        return yaml.load(text, Loader=CoreLoader)  # noqa: S506 (a SafeLoader)
+        value = yaml.load(text, Loader=CoreLoader)  # noqa: S506 (a SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
@@ -50,6 +50,21 @@ def parse_yaml(text: str, origin: str) -> Any:
         raise ConfigError(f"{origin}{where}: not valid YAML: {what}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{origin}: not valid YAML: {error}") from None
+    if _contains_itself(value, set(), set()):
+        raise ConfigError(f"{origin}: an anchor (&) stands for something that contains itself: write the value out")
+    return value
+
+
+def _contains_itself(value: Any, above: set[int], done: set[int]) -> bool:
+    if not isinstance(value, dict | list) or id(value) in done:
+        return False
+    if id(value) in above:
+        return True
+    above.add(id(value))
+    found = any(_contains_itself(inner, above, done) for inner in (value.values() if isinstance(value, dict) else value))
+    above.remove(id(value))
+    done.add(id(value))
+    return found
 
 
 def dump_yaml(value: Any) -> str:

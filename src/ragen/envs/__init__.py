@@ -3,7 +3,7 @@
 from ragen.envs import bandit, frozen_lake, sokoban
 from ragen.envs.base import Environment, EnvSettings, Observation, Step
 from ragen.envs.check import check_environment
-from ragen.envs.registry import EnvPreset, environment_factory, environments
+from ragen.envs.registry import EnvPreset, environment_factory, environments, find_environment
 
 __all__ = [
     "EnvPreset",
@@ -15,6 +15,7 @@ __all__ = [
     "check_environment",
     "environment_factory",
     "environments",
+    "find_environment",
     "frozen_lake",
     "sokoban",
 ]

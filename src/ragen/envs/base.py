@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from ragen.config.settings import Settings
 
+FLAGS = ("success", "action_is_valid", "action_is_effective")  # the bools a step's info carries
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+MARKS = ("||", *TAGS)  # what a reply is read by (``ragen.text.parser``)
 OUTER = string.whitespace + string.punctuation + "“”‘’«»"
 
 
@@ -23,6 +26,17 @@ def _distinct_words(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
+def action_problem(word: object) -> str | None:
+    """Why ``word`` cannot be an action word, one that a reply can name; None where it can."""
+    if not isinstance(word, str) or not word.strip():
+        return f"an action must be a text that is not blank, got {word!r}"
+    if word != word.strip():
+        return f"an action must not begin or end with blanks, got {word!r}"
+    if mark := next((mark for mark in MARKS if mark in word), None):
+        return f"an action must not contain {mark!r}, got {word!r}"
+    return None
+
+
 FourWords = Annotated[tuple[str, str, str, str], AfterValidator(_distinct_words)]  # action words a reply can tell apart
 
 
@@ -33,6 +47,14 @@ class EnvSettings(Settings):
     max_actions: int = Field(10, ge=1, description="executed actions an episode at most")
     max_actions_per_turn: int = Field(5, ge=1, description="executed actions a turn at most; further ones are ignored")
     wording: Literal["short", "verbose"] = Field("short", description="prompt wording: short, or in the paper's style")
+
+    @field_validator("max_turns", "max_actions", "max_actions_per_turn")
+    @classmethod
+    def _at_least_one(cls, budget: int) -> int:
+        """Holds for a subclass too that gives only another default: that drops the bound above."""
+        if budget < 1:
+            raise ValueError("it must be 1 or more")
+        return budget
 
 
 @dataclass(frozen=True, slots=True)

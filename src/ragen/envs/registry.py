@@ -1,4 +1,4 @@
-"""Environment presets by name: a class and the settings it is made with."""
+"""Environments by name: a registered preset, or a class in a file or module (``FILE.py:Class``, ``module:Class``)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,11 @@ from typing import Any
 
 from ragen.config.settings import validated
 from ragen.envs.base import Environment, EnvSettings
+from ragen.envs.locate import canonical, label, load, name_of
+from ragen.errors import ConfigError, RagenError
 from ragen.registry import Registry
+
+Factory = Callable[[], Environment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,88 @@ class EnvPreset:
         return validated(self.cls.settings_class, {**self.overrides, **overrides}, prefix="env.")
 
 
-environments: Registry[EnvPreset] = Registry("environment")
+environments: Registry[EnvPreset] = Registry("environment", listing="`ragen envs`")
 
 
-def environment_factory(spec: Mapping[str, Any]) -> Callable[[], Environment]:
-    """A function that makes the environment a config's ``env`` section names, checked now rather than at the first call."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An environment as a config's section ``env`` names it.
+
+    ``name`` is short, for reports; ``spec`` is the section with the place in full, so that a later run finds it again.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    make: Factory
+    settings: EnvSettings
+
+
+def find_environment(spec: Mapping[str, Any], source: object = None) -> Found:
+    """The environment of a config's ``env`` section, or ``source`` passed by hand, made once and checked.
+
+    ``source`` may be a class (made with the section's settings), a function that makes a new environment at each call, or
+    an EnvPreset. Raises ConfigError with what to do for anything else, and for settings that nothing would take.
+    """
+    name = canonical(str(spec.get("name", "bandit"))) if source is None else name_of(source)
     overrides = {key: value for key, value in spec.items() if key != "name"}
-    preset = environments.get(str(spec.get("name", "bandit")))
-    settings = preset.settings(overrides)
-    return lambda: preset.cls(settings)
+    if source is None:
+        source = load(name) if ":" in name else environments.get(name)
+    make, wanted = _factory(source, label(name), overrides)
+    first, second = (_made(make, label(name)) for _ in range(2))
+    if first is second:
+        raise ConfigError(
+            f"env '{label(name)}' gives the same object each time: episodes run side by side, so it must make a new one at "
+            "each call (pass the class, or `lambda: Class(settings)`)"
+        )
+    if wanted is not None and first.settings != wanted:
+        raise ConfigError(
+            f"env.{next(iter(overrides), 'settings')} would be ignored: {type(first).__name__}.__init__ must take "
+            "`settings` first and pass it to super().__init__(settings)"
+        )
+    return Found(label(name), {**spec, "name": name}, make, first.settings)
+
+
+def environment_factory(spec: Mapping[str, Any]) -> Factory:
+    """A function that makes the environment a config's ``env`` section names, checked now rather than at the first call."""
+    return find_environment(spec).make
+
+
+def _factory(source: Any, name: str, overrides: Mapping[str, Any]) -> tuple[Factory, EnvSettings | None]:
+    """How to make it, and the settings it must then have (None: its own)."""
+    if isinstance(source, type) and issubclass(source, Environment):
+        if not overrides:
+            return source, None
+        source = EnvPreset(source, "")
+    if isinstance(source, EnvPreset):
+        cls, settings = source.cls, source.settings(overrides)
+        return lambda: cls(settings), settings
+    if isinstance(source, type | Environment) or not callable(source):
+        raise ConfigError(
+            f"env is {source!r}: give an environment's name (`ragen envs`), a class that extends ragen.Environment, or a "
+            "function that makes one"
+        )
+    if overrides:
+        raise ConfigError(
+            f"env.{next(iter(overrides))} is set, but '{name}' is a function, which makes environments with settings of its "
+            "own: set them there, or pass the class"
+        )
+    return source, None
+
+
+def _made(make: Factory, name: str) -> Environment:
+    try:
+        env = make()
+    except RagenError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"env '{name}' cannot be made: {type(error).__name__}: {error}. A class is made as Class() or Class(settings); "
+            "for other arguments pass a function, such as lambda: Class(3)"
+        ) from error
+    if not isinstance(env, Environment):
+        raise ConfigError(
+            f"env '{name}' must make a ragen.Environment, got {type(env).__name__}: subclass ragen.Environment"
+        )
+    if not isinstance(getattr(env, "settings", None), EnvSettings):
+        raise ConfigError(f"env '{name}' has no settings: call super().__init__(settings) in {type(env).__name__}.__init__")
+    return env

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from ragen.config.schema import Config, ModelConfig, RolloutConfig
-from ragen.envs import Environment, environment_factory
+from ragen.envs import Environment, find_environment
 from ragen.errors import ConfigError
 from ragen.models.checks import check_vocabulary
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model, load_tokenizer
 from ragen.rollout.contexts import ContextPolicy
+from ragen.rollout.instances import check_start
 from ragen.rollout.runner import EnvironmentFactory, Rules
 from ragen.samplers.base import SamplingParams
 from ragen.samplers.hf import HFSampler
@@ -24,11 +25,12 @@ FORCED_THINK = "<think>"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """An environment to act in: its name, its settings as told in reports, and how to make one."""
+    """An environment to act in: its name, its settings as told in reports, how to make one, and the config's ``env``."""
 
     name: str
     settings: Mapping[str, Any]
     make: EnvironmentFactory
+    spec: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,13 @@ class Agent:
 
 
 def build_world(spec: Mapping[str, Any], env: type[Environment] | EnvironmentFactory | None = None) -> World:
-    """The environment of a config's ``env`` section, or the caller's own class or factory."""
-    if env is None:
-        make = environment_factory(spec)
-        name = str(spec.get("name", "bandit"))
-    else:
-        make, name = env, getattr(env, "__name__", type(env).__name__)
-    sample = make()
-    if not isinstance(sample, Environment):
-        raise ConfigError(f"env must make a ragen.Environment, got {type(sample).__name__}: subclass ragen.Environment")
-    return World(name, sample.settings.model_dump(), make)
+    """The environment of a config's ``env`` section, or the caller's own class or factory, tried once before anything long.
+
+    Raises ConfigError for what cannot be made, EnvironmentFault for what breaks the contract from the start.
+    """
+    found = find_environment(spec, env)
+    check_start(found.make)
+    return World(found.name, found.settings.model_dump(), found.make, found.spec)
 
 
 def build_agent(path: Path, model: ModelConfig, rollout: RolloutConfig) -> Agent:

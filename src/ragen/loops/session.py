@@ -142,11 +142,8 @@ class Plan:
 
 
 def with_environment(config: Config, env: type[Environment] | EnvironmentFactory | None) -> Config:
-    """The settings with the caller's own class in place of a preset, so that a resumed run needs the same class."""
-    if env is None:
-        return config
-    world = build_world(config.env, env)
-    return config.model_copy(update={"env": {"name": world.name}})
+    """The settings with the environment in full: where its class lies, and the settings it was given."""
+    return config.model_copy(update={"env": dict(build_world(config.env, env).spec)})
 
 
 def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None) -> Plan:

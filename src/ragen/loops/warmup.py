@@ -13,7 +13,7 @@ import numpy as np
 
 from ragen.config.schema import Config
 from ragen.episode import Segment
-from ragen.errors import EnvironmentFault
+from ragen.errors import ConfigError, EnvironmentFault
 from ragen.learn.batch import collate_segments
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
@@ -45,7 +45,10 @@ def starting_model(config: Config, world: World, held_out: frozenset[str], liste
 def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, listener: Listener) -> Path:
     """Fine-tune the model at ``path`` on the environment's demonstrations; returns a plain Hugging Face directory."""
     agent = build_agent(path, config.model, config.rollout)
-    rows = demonstration_rows(config, world, held_out, agent)
+    rows, faults = demonstration_rows(config, world, held_out, agent)
+    if faults:
+        count = config.warmup.demonstrations
+        listener.on_message(f"warm-up: {len(faults)} of {count} demonstrations failed, left out; the first: {faults[0]}")
     target = cache_dir() / "warmups" / _key(config, path, agent, rows)
     if is_made(target):
         listener.on_message(f"warm-up: found in the cache ({target.name})")
@@ -53,19 +56,35 @@ def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, 
     return made_once(target, lambda folder: _fine_tune(config, agent, rows, folder, listener))
 
 
-def demonstration_rows(config: Config, world: World, held_out: frozenset[str], agent: Agent) -> list[Segment]:
-    """Segments of all demonstrations; instances of the evaluation set are left out."""
+def demonstration_rows(
+    config: Config, world: World, held_out: frozenset[str], agent: Agent
+) -> tuple[list[Segment], list[str]]:
+    """Segments of all sound demonstrations, and what the failed ones said; the evaluation set's instances are left out.
+
+    Raises:
+        EnvironmentFault: every demonstration failed.
+        ConfigError: every one is an instance of the evaluation set.
+    """
     player = optimal_player if config.warmup.data == "oracle" else random_player
     rules = build_rules(config.rollout, agent.max_context)
     rows: list[Segment] = []
+    faults: list[str] = []
     for spec in demonstration_specs(world.name, seed=config.seed, count=config.warmup.demonstrations):
         if held_out and content_of(world.make, spec.instance_seed) in held_out:
             continue
         trajectory = demonstrate(spec, world.make, agent.renderer, rules, player)
         if trajectory.error:
-            raise EnvironmentFault(f"a demonstration of '{world.name}' failed: {trajectory.error}")
-        rows += segments(trajectory)
-    return rows
+            faults.append(trajectory.error)
+        else:
+            rows += segments(trajectory)
+    if not rows and faults:
+        raise EnvironmentFault(f"every demonstration of '{world.name}' failed; the first said: {faults[0]}")
+    if not rows:
+        raise ConfigError(
+            f"all {config.warmup.demonstrations} demonstrations of '{world.name}' are instances of the evaluation set: "
+            "lower eval.episodes, raise warmup.demonstrations, or choose settings with more different instances"
+        )
+    return rows, faults
 
 
 def _fine_tune(config: Config, agent: Agent, rows: Sequence[Segment], folder: Path, listener: Listener) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragen.episode import EndReason, Group, Trajectory
-from ragen.errors import EnvironmentFault
+from ragen.errors import ConfigError, EnvironmentFault
 from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
 from ragen.samplers.base import Request, SamplingParams, TokenSampler
 from ragen.seeding import derive
@@ -40,21 +40,26 @@ def collect(
     """Play the episodes of ``specs``, ``batch`` at a time (None = all at once), and group them.
 
     A group keeps the members that ended without a fault; statistics are taken over those (case F6). If *every* episode
-    fails, EnvironmentFault is raised with the first message: the environment itself is broken.
+    fails, EnvironmentFault is raised with the first message: the environment itself is broken. Where it is the prompt that
+    never fits into the context, that is a ConfigError.
     """
     size = batch or max(1, len(specs))
     played: list[Trajectory] = []
+    fault: Exception | None = None
     for start in range(0, len(specs), size):
         chunk = specs[start : start + size]
         runners = [EpisodeRunner(spec, make_env(), renderer, rules) for spec in chunk]
         _play(runners, sampler, params, progress)
         played.extend(runner.trajectory(sampler.version) for runner in runners)
+        fault = fault or next((runner.fault for runner in runners if runner.fault is not None), None)
     errors = tuple(t for t in played if t.end is EndReason.ERROR)
     if specs and len(errors) == len(specs):
+        if isinstance(fault, ConfigError):
+            raise fault
         raise EnvironmentFault(
-            f"all {len(specs)} episodes of '{specs[0].env}' failed; the first said: {errors[0].error}. "
+            f"all {len(specs)} episodes of '{specs[0].env}' failed; the first said: {fault}. "
             "Run ragen.envs.check_environment on it to see what breaks the contract"
-        )
+        ) from fault
     members: dict[int, list[Trajectory]] = {}
     for spec, trajectory in zip(specs, played, strict=True):
         if trajectory.end is not EndReason.ERROR:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ragen.envs.base import Environment
+from ragen.envs.guard import guarded
 from ragen.episode import Completion, StopReason, Trajectory
-from ragen.errors import ConfigError
+from ragen.errors import EnvironmentFault
 from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
 from ragen.seeding import derive, generator
 from ragen.text.chat import ChatRenderer
@@ -28,15 +29,17 @@ def optimal_player(env: Environment, rng: np.random.Generator) -> Sequence[str]:
     del rng
     plan = env.plan()
     if plan is None:
-        raise ConfigError(f"{type(env).__name__} has no oracle: its plan() returns None")
+        raise EnvironmentFault(
+            f"{guarded(env).name} has no oracle here: its plan() is None; for a warm-up use warmup.data format"
+        )
     return plan
 
 
 def players_of(env: Environment) -> dict[str, Player]:
-    """The reference players of an environment: random, its own floors, and the oracle where there is one."""
-    players: dict[str, Player] = {"random": random_player, **env.players()}
-    env.reset(instance_seed=0, dynamics_seed=0)
-    if env.plan() is not None:
+    """The reference players of an environment that was reset: random, its own, and the oracle where there is one."""
+    guard = guarded(env)
+    players: dict[str, Player] = {"random": random_player, **guard.players()}
+    if guard.plan() is not None:
         players["optimal"] = optimal_player
     return players
 
@@ -44,14 +47,22 @@ def players_of(env: Environment) -> dict[str, Player]:
 def demonstrate(
     spec: EpisodeSpec, make_env: EnvironmentFactory, renderer: ChatRenderer, rules: Rules, player: Player
 ) -> Trajectory:
-    """One episode as the policy would live it, with the player's replies as exact ids."""
-    env = make_env()
-    runner = EpisodeRunner(spec, env, renderer, rules)
+    """One episode as the policy would live it, with the player's replies as exact ids.
+
+    A fault of the environment, an oracle that has no answer included, ends it with ``EndReason.ERROR``.
+    """
+    runner = EpisodeRunner(spec, make_env(), renderer, rules)
+    env = runner.env
     rng = generator(spec.sampling_seed)
     while runner.end is None:
         left = min(env.settings.max_actions_per_turn, env.settings.max_actions - runner.actions_used)
-        actions = list(player(env, rng))[:left]
-        text = reply_text(env.thought(rng, actions), actions, thinking=rules.thinking)
+        try:
+            actions = list(player(env, rng))[:left]
+            thought = env.thought(rng, actions)
+        except EnvironmentFault as fault:
+            runner.fail(fault)
+            break
+        text = reply_text(thought, actions, thinking=rules.thinking)
         if renderer.opens_thinking:
             text = text.removeprefix(THINK)
         ids = renderer.reply_ids(text)
@@ -76,8 +87,12 @@ def demonstration_specs(env: str, *, seed: int, count: int) -> list[EpisodeSpec]
 
 
 def play(spec: EpisodeSpec, make_env: EnvironmentFactory, player: Player) -> tuple[bool, float]:
-    """Play one episode with actions alone (no text): success and task return, under the environment's budgets."""
-    env = make_env()
+    """Play one episode with actions alone (no text): success and task return, under the environment's budgets.
+
+    Raises:
+        EnvironmentFault: the environment failed.
+    """
+    env = guarded(make_env())
     env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed)
     rng = generator(spec.sampling_seed)
     total, used = 0.0, 0
@@ -87,7 +102,7 @@ def play(spec: EpisodeSpec, make_env: EnvironmentFactory, player: Player) -> tup
             step = env.step(action)
             total, used = total + step.reward, used + 1
             if step.terminated or step.truncated:
-                return bool(env.success), total
+                return env.success, total
         if used >= env.settings.max_actions:
             break
-    return bool(env.success), total
+    return env.success, total

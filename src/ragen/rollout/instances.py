@@ -1,12 +1,14 @@
 """Which instances are played: training apart from evaluation, by seed and by content."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ragen.errors import ConfigError
+from ragen.envs.guard import Guarded, guarded
+from ragen.errors import ConfigError, EnvironmentFault
 from ragen.rollout.runner import EnvironmentFactory, EpisodeSpec
-from ragen.seeding import derive
+from ragen.seeding import derive, generator
 
 MAX_TRIES = 200
+PROBES = 8
 
 
 def evaluation_specs(env: str, *, episodes: int, samples: int, seed: int) -> list[EpisodeSpec]:
@@ -35,10 +37,54 @@ def contents(make_env: EnvironmentFactory, specs: Sequence[EpisodeSpec]) -> froz
 
 
 def content_of(make_env: EnvironmentFactory, instance_seed: int) -> str | None:
-    """The content key of one instance, or None where the environment is exempt."""
-    env = make_env()
-    env.reset(instance_seed=instance_seed, dynamics_seed=0)
-    return env.content()
+    """The content key of one instance; None where the environment is exempt, or fails (as its episode then does too)."""
+    env = guarded(make_env())
+    try:
+        env.reset(instance_seed=instance_seed, dynamics_seed=0)
+        return env.content()
+    except EnvironmentFault:
+        return None
+
+
+def started(make_env: EnvironmentFactory) -> Guarded:
+    """An environment in its initial state, on the first of PROBES instances without a fault; where all fail, the first."""
+    return _sound(make_env, lambda env, turn: None)
+
+
+def check_start(make_env: EnvironmentFactory) -> None:
+    """Try each method of an environment once, so that what is always wrong is known before anything long begins.
+
+    Raises:
+        EnvironmentFault: none of PROBES instances is without a fault; the first one.
+    """
+    _sound(make_env, lambda env, turn: env.step(turn[0]))
+
+
+def _sound(make_env: EnvironmentFactory, then: Callable[[Guarded, Sequence[str]], object]) -> Guarded:
+    faults = []
+    for seed in range(PROBES):
+        try:
+            env = guarded(make_env())
+            then(env, _look_at(env, seed))
+        except EnvironmentFault as fault:
+            faults.append(fault)
+        else:
+            return env
+    raise faults[0]
+
+
+def _look_at(env: Guarded, seed: int) -> Sequence[str]:
+    """Call all that changes nothing, at the start of an instance; returns a turn's actions."""
+    env.reset(instance_seed=seed, dynamics_seed=0)
+    env.instructions()
+    env.content()
+    env.best_success()
+    _ = env.success
+    turn = env.plan() or env.actions()[:1]
+    env.thought(generator(seed), turn)
+    for player in env.players().values():
+        player(env, generator(seed))
+    return turn
 
 
 def training_specs(

@@ -1,13 +1,13 @@
 """One episode, turn by turn: what the policy is shown, what its reply does, and why the episode ends."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragen.envs.base import Environment, Step
+from ragen.envs.guard import guarded
 from ragen.episode import Completion, EndReason, Trajectory, Turn
-from ragen.errors import ConfigError, EnvironmentFault
+from ragen.errors import ConfigError, EnvironmentFault, RagenError
 from ragen.rollout.contexts import Context, ContextPolicy
 from ragen.text.chat import ChatRenderer
 from ragen.text.parser import choose_actions, parse_reply
@@ -48,23 +48,23 @@ class EpisodeRunner:
     """Plays one episode: ask for ``context()``, sample a reply to it, hand it to ``apply()``, until ``end`` is set.
 
     Faults of the environment (an exception, or an answer that breaks the contract) end the episode with
-    ``EndReason.ERROR``: nothing is invented, the message is kept.
+    ``EndReason.ERROR``: nothing is invented, ``fault`` is kept. So does a first prompt that does not fit into the context.
     """
 
     def __init__(self, spec: EpisodeSpec, env: Environment, renderer: ChatRenderer, rules: Rules) -> None:
-        self.spec, self.env, self.rules = spec, env, rules
+        self.spec, self.env, self.rules = spec, guarded(env), rules
         self.turns: list[Turn] = []
         self.end: EndReason | None = None
-        self.error = ""
+        self.fault: RagenError | None = None
         self.actions_used = 0
         self.tokens_used = 0
         self.context = Context(renderer, rules.context)
         try:
-            observation = env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
-            self.task = make_task(env, thinking=rules.thinking)
-            _check_text(observation)
-        except Exception as fault:  # any fault of an environment costs this episode only
-            self._fail(fault)
+            observation = self.env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
+            self.task = make_task(self.env, thinking=rules.thinking)
+            self.env.content()  # where it cannot be told, nobody could say whether the instance is held out
+        except EnvironmentFault as fault:  # costs this episode only
+            self.fail(fault)
             return
         self._show(first_message(self.task, observation), observation)
 
@@ -82,10 +82,10 @@ class EpisodeRunner:
         try:
             choice = choose_actions(reply, self.env.match, limit)
             steps = self._execute(choice.actions)
-            success = bool(self.env.success)
-        except Exception as fault:  # as above
+            success = self.env.success
+        except EnvironmentFault as fault:  # as above
             self._record(completion, (), valid=False, steps=[], info={})
-            self._fail(fault)
+            self.fail(fault)
             return
         info = {**(steps[-1].info if steps else {}), "success": success, "ignored_actions": choice.ignored}
         executed = choice.actions[: len(steps)]
@@ -109,14 +109,13 @@ class EpisodeRunner:
             end=self.end,
             success=bool(self.turns and self.turns[-1].info.get("success", False)),
             policy_version=policy_version,
-            error=self.error,
+            error="" if self.fault is None else str(self.fault),
         )
 
     def _execute(self, actions: Sequence[str]) -> list[Step]:
         steps: list[Step] = []
         for action in actions:
             step = self.env.step(action)
-            _check_step(step, action)
             steps.append(step)
             if step.terminated or step.truncated:
                 break
@@ -144,7 +143,7 @@ class EpisodeRunner:
             reward=float(sum(step.reward for step in steps)),
             penalty=0.0 if valid else self.rules.format_penalty,
             invalid_actions=invalid,
-            info={**info, "effective_actions": sum(bool(s.info.get("action_is_effective", True)) for s in steps)},
+            info={**info, "effective_actions": sum(s.info.get("action_is_effective", True) for s in steps)},
         )
         self.turns.append(turn)
         self.context.replied(completion)
@@ -181,17 +180,20 @@ class EpisodeRunner:
         needed = len(self.context.ids) + self.token_budget
         if needed <= self.rules.max_context:
             return
-        if not self.turns:
-            raise ConfigError(
+        if self.turns:
+            self.end = EndReason.OVERFLOW
+            return
+        self.fail(
+            ConfigError(
                 f"the first prompt of '{self.spec.env}' has {len(self.context.ids)} tokens and a reply may have "
                 f"{self.token_budget}, which exceeds the context of {self.rules.max_context}: lower "
                 "rollout.max_new_tokens, raise rollout.max_context, or choose a model with a longer context"
             )
-        self.end = EndReason.OVERFLOW
+        )
 
-    def _fail(self, fault: Exception) -> None:
-        self.end = EndReason.ERROR
-        self.error = f"{type(fault).__name__}: {fault}"
+    def fail(self, fault: RagenError) -> None:
+        """End the episode as one that is not trained on."""
+        self.end, self.fault = EndReason.ERROR, fault
 
 
 def make_task(env: Environment, *, thinking: bool) -> Task:
@@ -206,16 +208,3 @@ def make_task(env: Environment, *, thinking: bool) -> Task:
         thinking=thinking,
         wording=settings.wording,
     )
-
-
-def _check_text(observation: object) -> None:
-    if not isinstance(observation, str):
-        raise EnvironmentFault(f"an observation must be a str, got {type(observation).__name__}")
-
-
-def _check_step(step: object, action: str) -> None:
-    if not isinstance(step, Step):
-        raise EnvironmentFault(f"step({action!r}) must return a ragen Step, got {type(step).__name__}")
-    _check_text(step.observation)
-    if isinstance(step.reward, bool) or not isinstance(step.reward, int | float) or not math.isfinite(step.reward):
-        raise EnvironmentFault(f"step({action!r}) returned the reward {step.reward!r}; it must be a finite number")

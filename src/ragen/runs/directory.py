@@ -15,6 +15,7 @@ from typing import Any
 
 from ragen.config import Config, load_config
 from ragen.config.yaml_text import dump_yaml, parse_yaml
+from ragen.envs.locate import label as short_name
 from ragen.episode import Group, Trajectory
 from ragen.errors import CheckpointError, ConfigError
 from ragen.registry import nearest
@@ -218,7 +219,7 @@ def make_place(config: Config, label: str | None = None) -> Path:
         with clear_disk_errors("the run directory", path):
             path.mkdir(parents=True, exist_ok=True)
         return path
-    stamp = default_name(label or f"{config.env.get('name', 'env')}-{config.advantage.name}", config.seed)
+    stamp = default_name(label or f"{short_name(str(config.env.get('name', 'env')))}-{config.advantage.name}", config.seed)
     with clear_disk_errors("the run directory", root / stamp):
         root.mkdir(parents=True, exist_ok=True)
         for path in (root / (stamp if number == 1 else f"{stamp}-{number}") for number in count(1)):

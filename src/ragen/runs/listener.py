@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ragen.config.schema import Config
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Told of progress by training, evaluation and warm-up. A listener never changes what they do."""
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ragen.envs.sokoban.rules import Level, cells, make_board, neighbours, reachable, solved
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, reason
 
 FLOOR = " -_"
 GRID = frozenset("#.$*@+" + FLOOR)
@@ -20,7 +20,9 @@ def load_levels(path: str) -> tuple[Level, ...]:
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"env.level_file {path!r} cannot be read ({error}): give a text file of XSB levels") from None
+        raise ConfigError(
+            f"env.level_file {path!r} cannot be read ({reason(error)}): give a text file of XSB levels"
+        ) from None
     levels = []
     for number, rows in enumerate(split_levels(text)):
         try:

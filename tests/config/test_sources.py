@@ -1,0 +1,171 @@
+"""Every way to give settings, words, files and Python values alike; values that would only fail later are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ragen.config import Config, load_config
+from ragen.errors import ConfigError
+
+BASE = "frozen_lake-starpo-s-grpo-small"
+FROM_PYTHON: list[tuple[str, Any, Any]] = [
+    ("run.name", "😀", "😀"),
+    ("run.root", Path("a") / "b", "a/b"),
+    ("steps", np.int64(3), 3),
+    ("loss.clip_high", np.float32(0.5), 0.5),
+    ("loss.clip_high", torch.tensor(0.5), 0.5),
+    ("rollout.thinking", np.bool_(0), False),
+    ("optim.betas", (0.5, 0.25), (0.5, 0.25)),
+    ("optim.betas", np.array([0.5, 0.25]), (0.5, 0.25)),
+    ("rollout.stop_strings", ["a", "#b"], ("a", "#b")),
+    ("rollout.max_context", None, None),
+]
+
+
+def at(config: Config, key: str) -> Any:
+    value: Any = config
+    for part in key.split("."):
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize(("key", "given", "kept"), FROM_PYTHON)
+def test_python_values_arrive_as_they_are(key: str, given: Any, kept: Any) -> None:
+    section, _, last = key.partition(".")
+    nested = {section: {last: given}} if last else {section: given}
+    for overrides in ({key: given}, nested):
+        assert at(load_config(BASE, overrides), key) == kept
+        assert at(load_config({"preset": BASE, **overrides}), key) == kept
+
+
+@pytest.mark.parametrize("key", ["run.root", "steps", "env.size", "rollout.stop_strings"])
+@pytest.mark.parametrize("value", [object(), len, {1}, 1j, b"x"])
+def test_what_is_no_plain_value_is_named_with_its_key(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"'{key}"):
+        load_config(BASE, {key: value})
+
+
+@pytest.mark.parametrize("key", ["rollout", "optim", "model", "eval", "env"])
+def test_a_section_is_laid_over_what_is_there_in_every_source(key: str, tmp_path: Path) -> None:
+    change = {"rollout": "groups", "optim": "trajectories", "model": "device", "eval": "episodes", "env": "size"}[key]
+    value: Any = "cpu" if key == "model" else 6
+    file = tmp_path / "a.yaml"
+    file.write_text(f"preset: {BASE}\n{key}: {{{change}: {value}}}\n")
+    dotted = tmp_path / "b.yaml"
+    dotted.write_text(f"preset: {BASE}\n{key}.{change}: {value}\n")
+    wanted = load_config(BASE, [f"--{key}.{change}={value}"])
+    assert wanted != load_config(BASE)
+    for config in (
+        load_config(BASE, {key: {change: value}}),
+        load_config(BASE, [f"--{key}", f"{{{change}: {value}}}"]),
+        load_config(BASE, [f"{key}.{change}={value}"]),
+        load_config({"preset": BASE, key: {change: value}}),
+        load_config(file),
+        load_config(dotted),
+    ):
+        assert config == wanted
+
+
+@pytest.mark.parametrize(("section", "name"), [("env", "sokoban"), ("model", "tiny"), ("advantage", "gae")])
+def test_a_section_with_a_name_takes_it_as_a_word_in_every_source(section: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"preset: {BASE}\n{section}: {name}\n")
+    wanted = load_config(BASE, [f"--{section}", name])
+    assert at(wanted, f"{section}.name") == name
+    for overrides in ({section: name}, {section: {"name": name}}, {f"{section}.name": name}):
+        assert load_config(BASE, overrides) == load_config({"preset": BASE, **overrides}) == wanted
+    assert load_config(file) == load_config(BASE, [f"--{section}={{name: {name}}}"]) == wanted
+
+
+def test_the_same_environment_keeps_its_settings_and_another_one_starts_clean() -> None:
+    assert load_config(BASE).env == {"name": "frozen_lake-offset", "max_turns": 2}
+    assert load_config(BASE, ["--env", "frozen_lake-offset"]).env["max_turns"] == 2
+    assert load_config(BASE, {"env": {"name": "bandit"}}).env == {"name": "bandit"}
+
+
+@pytest.mark.parametrize("text", ["", "~", "null\n", "{}", "# only words\n", "---\n"])
+def test_an_empty_file_is_no_run_with_defaults(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "empty.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"empty\.yaml is empty.*preset:"):
+        load_config(file)
+
+
+@pytest.mark.parametrize("text", ["a: &x {b: *x}\n", "a: &x [1, *x]\n", "&x {env: {y: *x}}\n", "env: &x {y: [{z: *x}]}\n"])
+def test_an_anchor_that_contains_itself_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "loop.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"loop\.yaml.*contains itself"):
+        load_config(file)
+
+
+def test_an_anchor_may_be_used_twice(tmp_path: Path) -> None:
+    file = tmp_path / "twice.yaml"
+    file.write_text("optim: &a {}\nrollout: *a\nenv: {x: &b [1], y: *b}\n")
+    assert load_config(file).env == {"x": [1], "y": [1]}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x" * 5000,
+        "a\0b",
+        "x" * 5000 + ".yaml",
+        "a\0b.yaml",
+        "no.yaml",
+        "/dev/null/x.yaml",
+        "/",
+        "/tmp",
+        None,
+        3,
+        [],
+        b"x",
+        object(),
+    ],
+)
+def test_what_cannot_be_a_source_is_a_message_without_numbers_of_the_system(source: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(source)
+    assert "preset" in str(error.value)
+    assert "Errno" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("optim.betas", ["[0.9, 1.0]", "[-0.1, 0.9]", "[1.5, 0.9]", "[0.9]"]),
+        ("rollout.stop_strings", ["['']", "[a, '']"]),
+        ("run.threads", ["100000", "-1"]),
+        ("rollout.temperature", ["1e-300", "0", "1e300"]),
+        ("eval.temperature", ["1e-300", "-1", "1e300"]),
+        ("loss.kl_coef", ["1e300", "-1"]),
+        ("loss.entropy_coef", ["1e300"]),
+        ("loss.value_coef", ["1e300"]),
+        ("loss.length_constant", ["1e-300"]),
+        ("rollout.format_penalty", ["-1e308", "0.1"]),
+        ("model.name", [""]),
+    ],
+)
+def test_values_that_would_only_fail_later_are_refused_by_name(key: str, values: list[str]) -> None:
+    for value in values:
+        with pytest.raises(ConfigError, match=f"setting '{key}"):
+            load_config(BASE, [f"--{key}={value}"])
+
+
+@pytest.mark.parametrize("value", [0.5, 1.5, 2.5])
+def test_top_k_takes_whole_numbers(value: float) -> None:
+    with pytest.raises(ConfigError, match=r"filter\.value is .*top_k"):
+        load_config(BASE, {"filter.strategy": "top_k", "filter.value": value})
+    assert load_config(BASE, {"filter.strategy": "top_k", "filter.value": 2}).filter.value == 2
+
+
+@pytest.mark.parametrize("name", ["zzz", "qqqqq", "my_env"])
+def test_an_environment_like_none_points_at_the_list_instead_of_printing_it(name: str) -> None:
+    from ragen.envs import environments
+
+    with pytest.raises(ConfigError, match=r"`ragen envs` lists all") as error:
+        environments.get(name)
+    assert len(str(error.value)) < 100

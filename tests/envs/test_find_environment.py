@@ -1,0 +1,190 @@
+"""Environments by name, by file and by hand: all take ``env.*`` settings or say why not, and can be found again."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragen.envs import Environment, EnvPreset, EnvSettings, Observation, Step, environment_factory, find_environment
+from ragen.errors import ConfigError
+
+SOURCE = '''
+import ragen
+from neighbour import WORD
+
+class ParitySettings(ragen.EnvSettings):
+    max_turns: int = 4
+    digits: int = 3
+
+class Parity(ragen.Environment):
+    """Odd or even."""
+    settings_class = ParitySettings
+    success = False
+    def reset(self, *, instance_seed, dynamics_seed):
+        return ragen.Observation(WORD)
+    def step(self, action):
+        return ragen.Step("so", 1.0, terminated=True)
+    def actions(self):
+        return ("odd", "even")
+    def instructions(self):
+        return "Which?"
+
+class Inside:
+    class Deep(Parity):
+        pass
+
+def make():
+    return Parity(ParitySettings(digits=5))
+'''
+
+
+@pytest.fixture
+def parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file of one's own, with a neighbour it imports."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "neighbour.py").write_text("WORD = 'odd or even?'\n")
+    file = tmp_path / "parity.py"
+    file.write_text(SOURCE)
+    yield file
+    for name in [n for n in sys.modules if n in ("neighbour", "parity") or n.startswith("ragen_file")]:
+        del sys.modules[name]
+
+
+class Plain(Environment):
+    """As little as an environment can be."""
+
+    @property
+    def success(self) -> bool:
+        return False
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        return Observation("?")
+
+    def step(self, action: str) -> Step:
+        return Step("!", 0.0, terminated=True)
+
+    def actions(self) -> tuple[str, ...]:
+        return ("go",)
+
+    def instructions(self) -> str:
+        return "Go."
+
+
+class Deaf(Plain):
+    def __init__(self, settings: EnvSettings | None = None) -> None:
+        super().__init__(EnvSettings(max_turns=2))
+
+
+class Skips(Plain):
+    def __init__(self, settings: EnvSettings | None = None) -> None:
+        pass
+
+
+class Raises(Plain):
+    def __init__(self, settings: EnvSettings | None = None) -> None:
+        raise OSError("no display")
+
+
+class Needs(Plain):
+    def __init__(self, board: int, size: int) -> None:
+        super().__init__()
+
+
+class Abstract(Plain):
+    reset = Environment.reset  # type: ignore[assignment]
+
+
+SHARED = Plain()
+
+
+def test_a_class_in_a_file_takes_settings_and_is_found_again_from_anywhere(
+    parity: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.chdir(parity.parent)
+    found = find_environment({"name": "parity.py:Parity", "digits": 7})
+    assert (found.name, found.settings.model_dump()["digits"]) == ("Parity", 7)
+    assert found.spec == {"name": f"{parity}:Parity", "digits": 7}
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert type(environment_factory(found.spec)()) is type(found.make())
+    assert find_environment({"name": f"{parity}:Inside.Deep"}).name == "Deep"
+    assert find_environment({"name": f"{parity}:make"}).settings.model_dump()["digits"] == 5
+
+
+def test_a_class_passed_by_hand_is_told_by_its_place_and_found_again(parity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(parity.parent))
+    module = importlib.import_module("parity")
+    found = find_environment({"name": "whatever", "max_turns": 1}, module.Parity)
+    assert found.spec == {"name": f"{parity}:Parity", "max_turns": 1}
+    assert find_environment(found.spec).settings.max_turns == 1
+
+
+@pytest.mark.parametrize("source", [Plain, EnvPreset(Plain, "plain")], ids=["class", "preset"])
+def test_settings_reach_what_is_passed_by_hand(source: Any) -> None:
+    assert find_environment({"max_turns": 1}, source).make().settings.max_turns == 1
+    with pytest.raises(ConfigError, match=r"unknown setting 'env\.nosuch'"):
+        find_environment({"nosuch": 1}, source)
+    with pytest.raises(ConfigError, match=r"env\.max_turns"):
+        find_environment({"max_turns": 0}, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "words"),
+    [
+        (lambda: Plain(None), {"max_turns": 1}, r"env\.max_turns is set, but '.*' is a function"),
+        (Deaf, {"max_turns": 1}, r"env\.max_turns would be ignored: Deaf\.__init__ must take `settings`"),
+        (Needs, {"max_turns": 1}, r"'Needs' cannot be made: TypeError"),
+        (Needs, {}, r"'Needs' cannot be made: TypeError.*lambda"),
+        (Raises, {}, r"'Raises' cannot be made: OSError: no display"),
+        (Abstract, {}, r"'Abstract' cannot be made: TypeError: .*abstract"),
+        (Skips, {}, r"'Skips' has no settings: call super\(\).__init__"),
+        (lambda: SHARED, {}, r"gives the same object each time"),
+        (lambda: None, {}, r"must make a ragen\.Environment, got NoneType"),
+        (SHARED, {}, r"env is .*a class that extends ragen\.Environment"),
+        (int, {}, r"env is .*a class that extends ragen\.Environment"),
+        (3, {}, r"env is 3: give an environment's name"),
+    ],
+)
+def test_what_cannot_be_used_says_why_and_what_to_do(source: Any, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        find_environment(settings, source)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no.py:Parity", r"there is no file"),
+        ("parity.py:Party", r"did you mean 'Parity'"),
+        ("parity.py:", r"no place from which"),
+        (":Parity", r"no place from which"),
+        ("no_such_module:Parity", r"No module named 'no_such_module'"),
+        ("__main__:Parity", r"passed by hand.*ragen\.evaluate\(run, env=Parity\).*--env FILE\.py:Parity"),
+        ("tests.test_x:test.<locals>.Parity", r"passed by hand"),
+        ("broken.py:Parity", r"cannot be loaded: SyntaxError"),
+        ("raising.py:Parity", r"cannot be loaded: ZeroDivisionError"),
+        ("parity.py:WORD", r"env is 'odd or even\?'"),
+    ],
+)
+def test_a_place_that_leads_nowhere_says_so(name: str, words: str, parity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(parity.parent)
+    Path("broken.py").write_text("class Parity(\n")
+    Path("raising.py").write_text("1 / 0\n")
+    with pytest.raises(ConfigError, match=words):
+        find_environment({"name": name})
+
+
+def test_a_function_and_a_local_class_have_names_that_say_what_they_are() -> None:
+    class Local(Plain):
+        pass
+
+    def make() -> Plain:
+        return Plain()
+
+    sources: list[tuple[Callable[[], Environment], str]] = [(Local, "Local"), (make, "make")]
+    for source, name in sources:
+        found = find_environment({}, source)
+        assert found.name == name
+        with pytest.raises(ConfigError, match="passed by hand"):
+            find_environment(found.spec)
