@@ -79,7 +79,7 @@ def test_the_overview_names_every_command(capsys):
         (["play", "bandt"], "did you mean 'bandit'"),
         (["play", "bandit", "--env.low_rewrd", "1"], "did you mean 'low_reward'"),
         (["play", "bandit", "--steps", "1"], "--steps means nothing here"),
-        (["presets", "bandit"], "did you mean"),
+        (["presets", "bandit-starpo-sgrpo"], "did you mean"),
         (["warmup", "bandit-starpo-grpo"], "--warmup.data format"),
         (["eval", "x", "--episodes", "many"], "eval.episodes"),
     ],

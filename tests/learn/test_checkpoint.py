@@ -257,5 +257,5 @@ def test_unknown_lora_targets_are_refused_and_a_missing_peft_says_what_to_instal
     with pytest.raises(ConfigError, match=r"model\.lora\.targets is 'nothing_here'"):
         Learner(make_model, lora=Lora(rank=2, targets="nothing_here"))
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with pytest.raises(ModelError, match=r"ragen-rl\[lora\]"):
+    with pytest.raises(ModelError, match=r"pip install .*\[lora\]"):
         Learner(make_model, lora=LORA)

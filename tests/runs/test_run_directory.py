@@ -170,7 +170,7 @@ def test_trajectories_that_are_not_there_say_which_are(tmp_path):
 
 def test_e12_tensorboard_is_an_extra_and_its_absence_is_told_before_the_run_begins(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match=r"ragen-rl\[tensorboard\]"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[tensorboard\]"):
         RunDirectory.create(config(tmp_path, "--run.tensorboard", "true"))
     assert not (tmp_path / "runs").exists()
     RunDirectory.create(config(tmp_path)).append_metrics(1, {"x": 1.0})

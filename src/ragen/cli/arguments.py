@@ -56,7 +56,10 @@ def refuse_model(overrides: Sequence[str], given: str) -> None:
     """Raise ConfigError where an override names a model, which the command takes as its argument ``given`` only."""
     from ragen.config.load import parse_overrides
 
-    if any(key == "model.name" for key, _ in parse_overrides(overrides)):
+    if any(
+        key == "model.name" or (key == "model" and (isinstance(value, str) or "name" in value))
+        for key, value in parse_overrides(overrides)
+    ):
         raise ConfigError(f"--model means nothing here: the model is {given}; give the other model in its place")
 
 

@@ -15,6 +15,7 @@ from ragen.algos.kl import kl_estimate
 from ragen.config.schema import Config
 from ragen.envs import Environment
 from ragen.errors import CheckpointError, ModelError
+from ragen.extras import install_command
 from ragen.learn.batch import Batch
 from ragen.learn.checkpoint import load_state, save_state
 from ragen.learn.lora import Lora
@@ -153,7 +154,7 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     choose_device(config.model.device)
     if config.model.lora.rank and find_spec("peft") is None:
         raise ModelError(
-            f"model.lora.rank is {config.model.lora.rank}, which needs peft: install the extra 'lora', or set it to 0"
+            f"model.lora.rank is {config.model.lora.rank}, which needs peft: {install_command('lora')}, or set it to 0"
         )
     world = build_world(config.env, env)
     others = tuple(build_world({"name": name}) for name in config.eval.also)
