@@ -60,7 +60,8 @@ def train(
     config = load_config(source, _with_env(settings, env))
     place = None if resume is None else find_run(_path("resume", resume))
     with _alone(listener, progress=progress) as told:
-        return run_training(config, env=_own(env), listener=told, resume=place)
+        label = Path(source).stem if isinstance(source, str) and env is None else None
+        return run_training(config, env=_own(env), listener=told, resume=place, label=label)
 
 
 def evaluate(
