@@ -49,7 +49,7 @@ class HFSampler:
     A turn costs only the ids that its slot has not seen; equal contexts of new slots (the members of a group) are run once;
     finished rows leave the batch. That needs transformers' attention interface and is used only if, at construction, its
     logits equal the plain model's on this very model; otherwise contexts of equal length decode side by side without
-    reuse (``reuses_cache`` is then False). Under bfloat16 the float32 weights are run by autocast, as the learner runs them,
+    reuse (``reuses_cache`` is then False). Under bfloat16 transformers runs the float32 weights by autocast, as the learner,
     so both round at the same places; the weights are cast once a collection.
 
     Llama-type models run through `ragen.models.native` (unless ``native`` is False), exactly as the learner runs them.
