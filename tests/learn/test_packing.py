@@ -12,6 +12,7 @@ from ragen.learn.batch import Batch, collate
 from ragen.learn.network import Network
 from ragen.learn.packing import MicroBatch, plan
 from ragen.learn.policy import Policy
+from ragen.models.native import Decoder, RowLayout
 
 LINEAR = {"llama", "llama-tied", "gpt2", "qwen2", "opt", "bloom"}
 PACKS = {"llama", "llama-tied", "gpt2", "qwen2", "gemma2", "cohere", "opt"}
@@ -176,3 +177,28 @@ def test_positions_that_are_ignored_forbid_packing(make_model: Any) -> None:
     real = rotary.forward
     rotary.forward = lambda x, position_ids: real(x, torch.arange(x.shape[1])[None])
     assert not Network(model, dtype=torch.float32).packs
+
+
+def test_micro_batches_of_any_lengths_make_products_of_few_sizes(
+    make_model: Any, make_groups: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oneDNN keeps a kernel for every size it meets, so sizes that differ from step to step would make memory creep."""
+    network = Network(make_model(), dtype=torch.float32)
+    assert network.native
+    real, flat, buckets = set(), set(), set()
+    monkeypatch.setattr(Decoder, "hidden", lambda _, ids, *__: flat.add(len(ids)) or torch.zeros(len(ids), 32))
+    made = RowLayout.__init__
+
+    def layout(self: RowLayout, *arguments: Any) -> None:
+        made(self, *arguments)
+        buckets.update((bucket.queries.shape, bucket.keys.shape) for bucket in self.buckets)
+
+    monkeypatch.setattr(RowLayout, "__init__", layout)
+    for seed in range(40):
+        batch = collate(make_groups(groups=1, members=2 + seed % 7, turns=1 + seed % 3, seed=seed), pad_id=0)
+        for micro in network.plan(batch, list(range(len(batch.lengths))), 10_000):
+            real.add(len(micro.real))
+            network.hidden(micro)
+    assert len(real) > 25
+    assert flat <= {64, 128, 192, 256}
+    assert len(buckets) <= 20
