@@ -67,11 +67,14 @@ def test_every_value_lies_inside_its_panel_and_the_title_names_the_run(root, mon
 def test_before_and_after_differ_by_their_marks_and_runs_by_their_colours(root, monkeypatch):
     make(root, "one")
     make(root, "two")
-    panel = panels_of(monkeypatch, "one", "runs/two").axes[0]
+    figure = panels_of(monkeypatch, "one", "runs/two")
+    panel = figure.axes[0]
     squares = [line for line in panel.get_lines() if line.get_marker() == "s"]
     assert {line.get_markerfacecolor() for line in squares} == {"white", "C0", "C1"}
     assert [line.get_xdata()[0] for line in squares] == [0.5, 2.5, 3.5] * 2
-    assert {"one", "two"} <= {text.get_text() for text in panel.get_legend().get_texts()}
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert sorted(names) == ["evaluation after", "evaluation before", "one", "two"]  # each once
 
 
 @pytest.mark.parametrize("name", ["curve.png", "deep/er/x.PNG", "x.svg", "x.pdf"])

@@ -68,7 +68,9 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
         if floor is not None:
             panel.set_ylim(bottom=floor)
     panels[0].set_ylim(0, 1.05)
-    panels[0].legend(fontsize=7)
+    handles, labels = panels[0].get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))  # "evaluation before" and "after" once, whatever the number of runs
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=8, frameon=False)
     config = runs[0].config
     parts = (config.env.get("name"), config.model.name, method_name(config), f"seed {config.seed}")
     figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else f"{len(runs)} runs", fontsize=11)
