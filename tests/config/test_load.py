@@ -4,7 +4,7 @@ import math
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragen.config import Config, load_config, preset_names
@@ -211,6 +211,8 @@ def test_hints_for_environment_settings_name_what_environments_have():
     assert set(ENV_COMMON) <= set(EnvSettings.model_fields)
 
 
+@example("a\x85b").via("folded once")
+@example("\u2028").via("folded once")
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), lambda x: st.lists(x, max_size=3)

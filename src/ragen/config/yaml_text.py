@@ -77,7 +77,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    plain = not any(rule.match(text) for rule in (_FLOAT, _INT, _BOOL, _NULL))
+    breaks = any(character in text for character in "\x85\u2028\u2029")  # YAML folds these line breaks unless escaped
+    plain = not breaks and not any(rule.match(text) for rule in (_FLOAT, _INT, _BOOL, _NULL))
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
 
 
