@@ -22,9 +22,9 @@ def test_values_and_gradients_equal_the_dense_ones_for_any_chunking(
     monkeypatch.setattr(head, "CHUNK_ELEMENTS", rows * 17)
     monkeypatch.setattr(head, "BLOCK_ELEMENTS", 2 * rows * 17)
     generator = torch.Generator().manual_seed(0)
-    inputs = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((11, 5), (17, 5), (17,))]
-    targets = torch.randint(17, (11,), generator=generator)
-    up = torch.randn(2, 11, generator=generator)
+    inputs = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((150, 5), (17, 5), (17,))]
+    targets = torch.randint(17, (150,), generator=generator)
+    up = torch.randn(2, 150, generator=generator)
     wanted_inputs = [x.clone().requires_grad_() for x in inputs]
     got_inputs = [x.float().requires_grad_() for x in inputs]
     if not with_bias:
@@ -73,3 +73,12 @@ def test_bfloat16_products_stay_within_their_rounding() -> None:
     got, _ = token_logprobs(hidden, weight, None, targets, temperature=1.0, dtype=torch.bfloat16)
     assert got.dtype is torch.float32
     torch.testing.assert_close(got, exact, rtol=0.03, atol=0.05)
+
+
+def test_a_large_vocabulary_still_makes_products_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "BLOCK_ELEMENTS", 17 * 63)  # fewer than 64 rows of 17 logits
+    sizes = [
+        product.shape[0]
+        for _, product in head._Logits(torch.ones(128, 5), torch.ones(17, 5), None, 1.0, torch.float32).blocks()
+    ]
+    assert sizes == [64, 64]

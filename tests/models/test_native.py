@@ -174,6 +174,11 @@ def test_copies_are_renewed_when_a_weight_is_written_and_freed_when_dropped() ->
             attention.k_proj.weight[0] += 1.0
             projection.prepare(torch.bfloat16, pack=pack)
             assert torch.equal(projection(x), wanted())
+    with torch.no_grad():  # another type, too, for a single layer as for several
+        for one in (projection, Projection(layers[:1])):
+            for dtype in (torch.bfloat16, torch.float32, torch.bfloat16):
+                one.prepare(dtype, pack=False)
+                assert one(x.to(dtype)).dtype is dtype
     held = [value for value in vars(projection).values() if isinstance(value, Tensor)]
     assert held
     projection.drop()

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from tests.samplers.conftest import ARCHITECTURES, build
 
 from ragen.episode import StopReason
 from ragen.errors import ModelError, TrainingError
@@ -68,7 +69,7 @@ def test_a9_log_probabilities_equal_a_plain_pass_over_three_turns_of_uneven_rows
 
 
 def test_a_turn_runs_only_ids_its_slot_has_not_seen(llama, tokenizer, monkeypatch):
-    monkeypatch.setattr("ragen.samplers.engines.QUERIES", 1)  # no rounding up
+    monkeypatch.setattr(NativePass, "grain", 1)  # no rounding up
     sampler = make(llama, tokenizer)
     seen = []
     original = NativePass._hidden
@@ -84,7 +85,7 @@ def test_a_turn_runs_only_ids_its_slot_has_not_seen(llama, tokenizer, monkeypatc
 
 
 def test_members_of_a_group_are_prefilled_once(llama, tokenizer, monkeypatch):
-    monkeypatch.setattr("ragen.samplers.engines.QUERIES", 1)  # no rounding up
+    monkeypatch.setattr(NativePass, "grain", 1)  # no rounding up
     sampler = make(llama, tokenizer)
     seen = []
     original = NativePass._hidden
@@ -237,3 +238,17 @@ def test_d2_bfloat16_log_probabilities_are_near_those_of_an_autocast_pass(llama,
             logprobs, _ = forward(llama, request.context, completion.token_ids)
         gaps += (torch.tensor(completion.logprobs) - logprobs).abs().tolist()
     assert np.mean(gaps) < 0.03  # bfloat16 logits near 8 are 0.03 apart
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_reply_may_end_where_the_models_context_does(kind, native, tokenizer, monkeypatch):
+    """Learned position embeddings have no place behind the context's end: nothing may be filled up past it."""
+    monkeypatch.setitem(ARCHITECTURES, "gpt2", {**ARCHITECTURES["gpt2"], "n_positions": 20})
+    monkeypatch.setitem(ARCHITECTURES, "llama", {**ARCHITECTURES["llama"], "max_position_embeddings": 20})
+    model = build(kind, len(tokenizer))
+    requests = [Request(i, tuple(range(5 + i, 5 + i + length)), i, 20 - length) for i, length in enumerate((18, 17, 3))]
+    sampler = make(model, tokenizer, ends=frozenset(), native=native)
+    for request, completion in zip(requests, sampler.generate(requests, SamplingParams()), strict=True):
+        assert len(request.context) + len(completion.token_ids) == 20
+        assert_like_forward(model, request.context, completion)

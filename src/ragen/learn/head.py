@@ -81,7 +81,7 @@ class _Logits:
         self.hidden, self.weight = hidden.to(dtype), weight.to(dtype)
         self._bias, self._scale = bias, 1.0 / temperature
         count, vocabulary = hidden.shape[0], weight.shape[0]
-        self._block = max(1, min(count, BLOCK_ELEMENTS // vocabulary // TOKENS * TOKENS))
+        self._block = max(1, min(count, max(TOKENS, BLOCK_ELEMENTS // vocabulary // TOKENS * TOKENS)))
         self._chunk = max(1, min(self._block, CHUNK_ELEMENTS // vocabulary))
         self._product = self.hidden.new_empty(self._block, vocabulary)
         self._logits = (
@@ -133,7 +133,8 @@ def token_logprobs(
     """Log-probabilities (N,) of ``targets`` (N,) and entropies (N,), in nats and float32, at temperature T.
 
     ``hidden`` (N, H), ``weight`` (V, H), ``bias`` (V,) or None. The matrix products run in ``dtype``, everything after them
-    in float32. Memory beyond inputs and gradients: one block of 2²⁴ logits in ``dtype`` and a few chunks of 2¹⁹ in float32.
+    in float32. Memory beyond inputs and gradients: one block of 2²⁴ logits (but at least 64 rows) in ``dtype`` and a few
+    chunks of 2¹⁹ in float32.
     """
     count = len(targets)
     more = rounded(count, TOKENS) - count

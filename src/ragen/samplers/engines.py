@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ragen.models.native import Decoder
-from ragen.models.shapes import COLUMNS, QUERIES, rounded
+from ragen.models.shapes import COLUMNS, rounded
 from ragen.samplers.base import Request
 from ragen.samplers.passes import NativePass, RowPass, TransformersPass, cache_argument
 from ragen.samplers.rows import KeyValueRows
@@ -93,7 +93,7 @@ class RowEngine:
                 count += 1
             block, todo = todo[:count], todo[count:]
             rows = [row for row, _ in block]
-            width = rounded(max(len(ids) for _, ids in block), QUERIES)
+            width = rounded(max(len(ids) for _, ids in block), self.forward.grain)
             # ids that fill a short row up are written behind its end and overwritten by what comes next
             ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for _, new in block], device=self.device)
             positions = self._rows.open_block(rows, width)

@@ -9,11 +9,17 @@ from transformers import PreTrainedModel
 
 from ragen.models.attention import use_attention
 from ragen.models.native import Decoder, attend, causal_blocks
+from ragen.models.shapes import QUERIES
 from ragen.samplers.rows import KeyValueRows
 
 
 class RowPass(Protocol):
-    """Runs a model on the new ids (n, q) of the rows that are open in a cache, at ``positions`` (n, q)."""
+    """Runs a model on the new ids (n, q) of the rows that are open in a cache, at ``positions`` (n, q).
+
+    ``grain``: blocks of new ids are filled up to a multiple of it, behind the end of each row.
+    """
+
+    grain: int
 
     def fill(self, ids: Tensor, positions: Tensor, rows: KeyValueRows) -> None:
         """Compute keys and values only."""
@@ -26,6 +32,8 @@ class RowPass(Protocol):
 
 class NativePass:
     """Runs `ragen.models.native.Decoder`."""
+
+    grain = QUERIES
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
@@ -52,6 +60,8 @@ class NativePass:
 
 class TransformersPass:
     """Runs a Hugging Face causal LM with the rows as its cache and the attention of `ragen.models.attention`."""
+
+    grain = 1  # learned position embeddings end where the context does: there is no place behind the longest row
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model

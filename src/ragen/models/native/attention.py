@@ -5,7 +5,6 @@ roundings in the same order, so that the two agree: bit for bit where a machine'
 rows (bfloat16 ones on x86 do not), else to rounding.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -58,7 +57,8 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, blocks: list[Block], s
     if queries.shape[2] == 1 and len(blocks) == 1:
         return _attend_once(queries, keys, values, blocks[0].bias, scale)
     out = torch.empty_like(queries)
-    for block, q in _cut(queries, blocks):
+    for block in blocks:
+        q = queries[block.rows, :, block.queries]
         weights = _weights(q, keys[block.rows, :, : block.seen], block.bias, scale)
         out[block.rows, :, block.queries] = (weights @ values[block.rows, :, : block.seen]).view(q.shape)
     return out
@@ -86,7 +86,8 @@ def attend_backward(
     grad_queries = torch.empty_like(queries)
     grad_keys = torch.zeros_like(keys, dtype=torch.float32)
     grad_values = torch.zeros_like(grad_keys)
-    for block, q in _cut(queries, blocks):
+    for block in blocks:
+        q = queries[block.rows, :, block.queries]
         k, v = keys[block.rows, :, : block.seen], values[block.rows, :, : block.seen]
         up = gradient[block.rows, :, block.queries]
         found = _block_backward(up, q, k, v, block.bias, scale)
@@ -105,11 +106,6 @@ def _block_backward(
     inner = inner.sub_(torch.linalg.vecdot(wide, inner)[..., None]).mul_(wide).mul_(scale).to(weights.dtype)
     grad_keys = inner.transpose(2, 3) @ _grouped(queries, keys)
     return (inner @ keys).view(queries.shape), grad_keys, grad_values
-
-
-def _cut(queries: Tensor, blocks: list[Block]) -> Iterator[tuple[Block, Tensor]]:
-    for block in blocks:
-        yield block, queries[block.rows, :, block.queries]
 
 
 def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tensor:

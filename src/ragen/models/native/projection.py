@@ -35,10 +35,12 @@ class Projection:
         weights = [layer.weight for layer in self._layers]
         biases = [layer.bias for layer in self._layers]
         seen = (dtype, pack, *(p._version for p in [*weights, *biases] if p is not None))
-        if seen == self._seen or (dtype is torch.float32 and len(self._layers) == 1):
+        if seen == self._seen:
             return
         self.drop()
         self._seen = seen
+        if dtype is torch.float32 and len(self._layers) == 1:
+            return
         with torch.no_grad():
             self._weight = torch.cat([w.to(dtype) for w in weights])
             if any(b is not None for b in biases):
