@@ -244,11 +244,12 @@ def test_d2_bfloat16_log_probabilities_are_near_those_of_an_autocast_pass(llama,
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_a_reply_may_end_where_the_models_context_does(kind, native, tokenizer, monkeypatch):
     """Learned position embeddings have no place behind the context's end: nothing may be filled up past it."""
-    monkeypatch.setitem(ARCHITECTURES, "gpt2", {**ARCHITECTURES["gpt2"], "n_positions": 20})
-    monkeypatch.setitem(ARCHITECTURES, "llama", {**ARCHITECTURES["llama"], "max_position_embeddings": 20})
+    monkeypatch.setitem(ARCHITECTURES, "gpt2", {**ARCHITECTURES["gpt2"], "n_positions": 40})
+    monkeypatch.setitem(ARCHITECTURES, "llama", {**ARCHITECTURES["llama"], "max_position_embeddings": 40})
     model = build(kind, len(tokenizer))
-    requests = [Request(i, tuple(range(5 + i, 5 + i + length)), i, 20 - length) for i, length in enumerate((18, 17, 3))]
+    requests = [Request(i, tuple(range(5 + i, 5 + i + length)), i, 40 - length) for i, length in enumerate((38, 37, 30))]
     sampler = make(model, tokenizer, ends=frozenset(), native=native)
+    assert sampler.reuses_cache
     for request, completion in zip(requests, sampler.generate(requests, SamplingParams()), strict=True):
-        assert len(request.context) + len(completion.token_ids) == 20
+        assert len(request.context) + len(completion.token_ids) == 40
         assert_like_forward(model, request.context, completion)
