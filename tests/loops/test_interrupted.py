@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.loops.conftest import OneWord
 
 import ragen
 from ragen.config import load_config
-from ragen.envs import Environment, EnvSettings, Observation, Step
+from ragen.envs import Observation
 from ragen.errors import CheckpointError
 from ragen.loops import train as loop
 from ragen.loops.session import plan_session
@@ -117,18 +118,11 @@ def test_n3_going_further_keeps_the_evaluation_under_its_step_and_other_sizes_ev
     assert (more.after.episodes, more.before) == (3, None)  # two instances before cannot be compared with three after
 
 
-class Few(Environment):
+class Few(OneWord):
     """Three different instances in all; every other episode fails where ``fails`` is set."""
 
     fails = False
     made = 0
-
-    def __init__(self) -> None:
-        super().__init__(EnvSettings(max_turns=1, max_actions=1, max_actions_per_turn=1))
-
-    @property
-    def success(self) -> bool:
-        return False
 
     def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
         self.kind = str(instance_seed % 3)
@@ -136,15 +130,6 @@ class Few(Environment):
         if Few.fails and Few.made % 2:
             raise ValueError("no such\nroom \ud800")
         return Observation(f"Kind {self.kind}.")
-
-    def step(self, action: str) -> Step:
-        return Step("done", 0.0, terminated=True)
-
-    def actions(self) -> tuple[str, ...]:
-        return ("yes",)
-
-    def instructions(self) -> str:
-        return "Answer."
 
     def content(self) -> str | None:
         return None if Few.fails else self.kind

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.loops.conftest import OneWord
 
 import ragen
-from ragen.envs import Environment, EnvSettings, Observation, Step
+from ragen.envs import Observation
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.metrics import METRICS
 from ragen.metrics.intervals import paired_bootstrap
@@ -92,33 +93,18 @@ def test_group_size_one_with_a_group_relative_rule_is_refused(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-class Broken(Environment):
+class Broken(OneWord):
     """Raises on the first step of every second episode, or of all."""
 
+    reward = 1.0
     always = False
     count = 0
-
-    def __init__(self) -> None:
-        super().__init__(EnvSettings(max_turns=1, max_actions=1, max_actions_per_turn=1))
-
-    @property
-    def success(self) -> bool:
-        return False
 
     def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
         Broken.count += 1
         if self.always or Broken.count % 2:
             raise ValueError("no such room")
         return Observation("Say yes.")
-
-    def step(self, action: str) -> Step:
-        return Step("done", 1.0, terminated=True)
-
-    def actions(self) -> tuple[str, ...]:
-        return ("yes",)
-
-    def instructions(self) -> str:
-        return "Answer."
 
 
 def test_f5_faulty_episodes_are_counted_and_stored_but_not_trained(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 The sampler's cache and the learner's packed batches both come here in this shape, with the same products and the same
 roundings in the same order, so that the two agree: bit for bit where a machine's products do not depend on the number of
-rows (bfloat16 ones on x86 do not), else to rounding.
+rows (bfloat16 ones of an AMD EPYC with AVX-512 BF16 did not), else to rounding.
 """
 
 from dataclasses import dataclass
