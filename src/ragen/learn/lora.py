@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -28,6 +29,12 @@ class Lora:
     seed: int = 0
 
 
+def require_peft() -> None:
+    """Raise ModelError, with the command that installs it, where peft is missing."""
+    if find_spec("peft") is None:
+        raise ModelError(f"LoRA (model.lora.rank > 0) needs peft: {install_command('lora')}, or set model.lora.rank to 0")
+
+
 def inject(model: Any, lora: Lora) -> None:
     """Put adapters into ``model`` in place and freeze everything else; the output is unchanged at first (B = 0).
 
@@ -35,12 +42,9 @@ def inject(model: Any, lora: Lora) -> None:
         ModelError: peft is not installed.
         ConfigError: the targets name no layer of this model.
     """
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise ModelError(
-            f"LoRA (model.lora.rank > 0) needs peft: {install_command('lora')}, or set model.lora.rank to 0"
-        ) from None
+    require_peft()
+    from peft import LoraConfig, inject_adapter_in_model
+
     targets = lora.targets if lora.targets == "all-linear" else [name.strip() for name in lora.targets.split(",")]
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
     try:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -14,11 +13,10 @@ from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
 from ragen.config.schema import Config
 from ragen.envs import Environment
-from ragen.errors import CheckpointError, ModelError
-from ragen.extras import install_command
+from ragen.errors import CheckpointError
 from ragen.learn.batch import Batch
 from ragen.learn.checkpoint import load_state, save_state
-from ragen.learn.lora import Lora
+from ragen.learn.lora import Lora, require_peft
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import CriticKind, Policy
 from ragen.learn.reference import Reference
@@ -152,10 +150,8 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     choose_device(config.model.device)
-    if config.model.lora.rank and find_spec("peft") is None:
-        raise ModelError(
-            f"model.lora.rank is {config.model.lora.rank}, which needs peft: {install_command('lora')}, or set it to 0"
-        )
+    if config.model.lora.rank:
+        require_peft()
     world = build_world(config.env, env)
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)

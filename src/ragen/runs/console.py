@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ragen.config.schema import Config
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
+from ragen.runs.summary import paper_name
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
@@ -58,7 +59,7 @@ def start_lines(config: Config, run_dir: Path | None) -> list[str]:
     parts = [
         str(config.env.get("name")),
         config.model.name,
-        f"{'StarPO-S' if filtered else 'StarPO'} ({how})",
+        f"{paper_name(config)} ({how})",
         f"P × G = {rollout.groups} × {rollout.members}",
         f"{config.steps} steps",
         f"learning rate {optim.learning_rate:g}",

@@ -22,9 +22,14 @@ class EvalPoint:
         return f"{self.success:.3f} [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
 
 
+def paper_name(config: Config) -> str:
+    """The method as the paper calls it: StarPO, with the uncertainty filter StarPO-S."""
+    return "StarPO" if config.filter.strategy == "none" else "StarPO-S"
+
+
 def method_name(config: Config) -> str:
-    """The method as the paper calls it: StarPO, with the uncertainty filter StarPO-S; and the advantage estimator."""
-    return f"{'StarPO' if config.filter.strategy == 'none' else 'StarPO-S'} ({config.advantage.name})"
+    """The paper's name and the advantage estimator."""
+    return f"{paper_name(config)} ({config.advantage.name})"
 
 
 def eval_points(run: RunDirectory) -> list[EvalPoint]:
