@@ -186,7 +186,10 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(command, place, 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("override", [["--model", "tiny"], ["--model.name=tiny"], ["--model", "{name: tiny}"]])
+@pytest.mark.parametrize(
+    "override",
+    [["--model", "tiny"], ["--model.name=tiny"], ["--model", "{name: tiny}"], ["--model", "null"], ["--model", "3"]],
+)
 @pytest.mark.parametrize("command", ["eval", "doctor"])
 def test_a_model_named_twice_is_refused(command, override, capsys):
     assert main([command, "x", *override]) == 2

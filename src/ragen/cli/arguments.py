@@ -57,7 +57,7 @@ def refuse_model(overrides: Sequence[str], given: str) -> None:
     from ragen.config.load import parse_overrides
 
     if any(
-        key == "model.name" or (key == "model" and (isinstance(value, str) or "name" in value))
+        key == "model.name" or (key == "model" and (not isinstance(value, Mapping) or "name" in value))
         for key, value in parse_overrides(overrides)
     ):
         raise ConfigError(f"--model means nothing here: the model is {given}; give the other model in its place")
