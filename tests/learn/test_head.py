@@ -30,7 +30,7 @@ def test_values_and_gradients_equal_the_dense_ones_for_any_chunking(
     if not with_bias:
         wanted_inputs, got_inputs = wanted_inputs[:2], got_inputs[:2]
     wanted = dense(*(wanted_inputs + [None] * (not with_bias)), targets, temperature)
-    got = token_logprobs(*(got_inputs + [None] * (not with_bias)), targets, temperature=temperature, dtype=torch.float32)
+    got = token_logprobs(*(got_inputs + [None] * (not with_bias)), targets, temperature=temperature)
     torch.autograd.backward(wanted, list(up.double()))
     torch.autograd.backward(got, list(up))
     for a, b in zip(got, wanted, strict=True):
@@ -40,9 +40,7 @@ def test_values_and_gradients_equal_the_dense_ones_for_any_chunking(
 
 
 def test_uniform_logits_give_minus_log_v_and_entropy_log_v_by_hand() -> None:
-    logprobs, entropies = token_logprobs(
-        torch.ones(2, 3), torch.zeros(8, 3), None, torch.tensor([0, 7]), temperature=1.0, dtype=torch.float32
-    )
+    logprobs, entropies = token_logprobs(torch.ones(2, 3), torch.zeros(8, 3), None, torch.tensor([0, 7]), temperature=1.0)
     torch.testing.assert_close(logprobs, torch.full((2,), -2.0794415))
     torch.testing.assert_close(entropies, torch.full((2,), 2.0794415))
 
@@ -51,7 +49,7 @@ def test_a_masked_logit_of_minus_infinity_gives_finite_entropy_and_gradients() -
     hidden = torch.ones(1, 1, requires_grad=True)
     bias = torch.tensor([0.0, 0.0, float("-inf")])
     logprobs, entropies = token_logprobs(
-        hidden, torch.zeros(3, 1, requires_grad=True), bias, torch.tensor([1]), temperature=1.0, dtype=torch.float32
+        hidden, torch.zeros(3, 1, requires_grad=True), bias, torch.tensor([1]), temperature=1.0
     )
     (logprobs + entropies).sum().backward()
     assert float(entropies.detach()) == pytest.approx(0.6931472)
@@ -60,7 +58,7 @@ def test_a_masked_logit_of_minus_infinity_gives_finite_entropy_and_gradients() -
 
 def test_nan_hidden_states_give_nan_never_a_plausible_number() -> None:
     logprobs, _ = token_logprobs(
-        torch.full((1, 2), float("nan")), torch.ones(4, 2), None, torch.tensor([0]), temperature=1.0, dtype=torch.float32
+        torch.full((1, 2), float("nan")), torch.ones(4, 2), None, torch.tensor([0]), temperature=1.0
     )
     assert bool(torch.isnan(logprobs).all())
 
@@ -70,15 +68,12 @@ def test_bfloat16_products_stay_within_their_rounding() -> None:
     hidden, weight = torch.randn(6, 16, generator=generator), torch.randn(40, 16, generator=generator)
     targets = torch.arange(6)
     exact, _ = dense(hidden, weight, None, targets, 1.0)
-    got, _ = token_logprobs(hidden, weight, None, targets, temperature=1.0, dtype=torch.bfloat16)
+    got, _ = token_logprobs(hidden, weight.bfloat16(), None, targets, temperature=1.0)
     assert got.dtype is torch.float32
     torch.testing.assert_close(got, exact, rtol=0.03, atol=0.05)
 
 
 def test_a_large_vocabulary_still_makes_products_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "BLOCK_ELEMENTS", 17 * 63)  # fewer than 64 rows of 17 logits
-    sizes = [
-        product.shape[0]
-        for _, product in head._Logits(torch.ones(128, 5), torch.ones(17, 5), None, 1.0, torch.float32).blocks()
-    ]
+    sizes = [product.shape[0] for _, product in head._Logits(torch.ones(128, 5), torch.ones(17, 5), None, 1.0).blocks()]
     assert sizes == [64, 64]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from ragen.models.native import Decoder, Row, RowLayout, attend, attention, causal_blocks, ops
+from ragen.models.native import Decoder, Row, attend, attention, causal_blocks, ops
 from ragen.models.native.projection import Projection
 
 SIZES: dict[str, Any] = {
@@ -112,7 +112,7 @@ def test_rows_with_a_shared_prefix_give_the_modules_hidden_states_and_gradients(
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     decoder.prepare(torch.float32)
-    got = decoder.hidden(ids, positions, decoder.over(RowLayout(rows, decoder.heads, torch.device("cpu"))))
+    got = decoder.hidden(ids, positions, decoder.over(decoder.layout(rows, torch.device("cpu"))))
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
     (got * weights).sum().backward()
     scale = max(float(g.abs().max()) for g in gradients.values())
@@ -120,6 +120,30 @@ def test_rows_with_a_shared_prefix_give_the_modules_hidden_states_and_gradients(
     assert found.keys() == gradients.keys()
     for name, gradient in gradients.items():
         assert float((found[name] - gradient).abs().max()) <= 1e-4 * scale, name
+
+
+def test_the_pad_tokens_embedding_and_frozen_parts_are_trained_as_in_the_module() -> None:
+    """torch gives an embedding's ``padding_idx`` no gradient, also where it stands inside the text."""
+    found = []
+    for native in (True, False):
+        model = build(*FAMILY["llama"])
+        assert model.model.embed_tokens.padding_idx == 0
+        model.model.layers[0].self_attn.k_proj.weight.requires_grad_(False)
+        ids = torch.tensor([5, 0, 7, 5, 0])
+        if native:
+            decoder = Decoder(model)
+            decoder.prepare(torch.float32)
+            row = Row(torch.arange(5), 5)
+            hidden = decoder.hidden(ids, torch.arange(5), decoder.over(decoder.layout([row], torch.device("cpu"))))
+        else:
+            hidden = model.base_model(input_ids=ids[None]).last_hidden_state[0]
+        hidden.square().sum().backward()
+        found.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    assert "model.layers.0.self_attn.k_proj.weight" not in found[0]
+    assert not found[0]["model.embed_tokens.weight"][0].any()
+    for name, gradient in found[1].items():
+        torch.testing.assert_close(found[0][name], gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_bfloat16_gradients_point_where_float32_ones_do(model: Any) -> None:
@@ -130,7 +154,7 @@ def test_bfloat16_gradients_point_where_float32_ones_do(model: Any) -> None:
         model.zero_grad()
         decoder = Decoder(model)
         decoder.prepare(dtype)
-        hidden = decoder.hidden(ids, positions, decoder.over(RowLayout(rows, decoder.heads, torch.device("cpu"))))
+        hidden = decoder.hidden(ids, positions, decoder.over(decoder.layout(rows, torch.device("cpu"))))
         (hidden * weights).sum().backward()
         found.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
     for name, exact in found[0].items():
@@ -201,7 +225,7 @@ def test_attention_equals_torchs_with_any_cut_into_blocks(
     )
     up = torch.randn(wanted.shape, generator=random)
     gradients = torch.autograd.grad(wanted, (queries, keys, values), up)
-    blocks = causal_blocks(positions, 9, heads)
+    blocks = causal_blocks(positions, 9, heads, torch.float32)
     with torch.no_grad():
         torch.testing.assert_close(attend(queries, keys, values, blocks, 0.3), wanted, rtol=1e-5, atol=1e-5)
         found = attention.attend_backward(up, queries, keys, values, blocks, 0.3)
@@ -215,9 +239,9 @@ def test_one_query_a_row_equals_the_same_query_among_others_bit_for_bit() -> Non
         queries = torch.randn(5, 4, 3, 8, generator=random).to(dtype)
         keys, values = (torch.randn(5, 2, columns, 8, generator=random).to(dtype) for _ in range(2))
         positions = torch.tensor([[2, 7, 11]]).expand(5, 3)
-        together = attend(queries, keys, values, causal_blocks(positions, columns, 4), 0.35)
+        together = attend(queries, keys, values, causal_blocks(positions, columns, 4, dtype), 0.35)
         for i in range(3):
-            blocks = causal_blocks(positions[:, i : i + 1], columns, 4)
+            blocks = causal_blocks(positions[:, i : i + 1], columns, 4, dtype)
             alone = attend(queries[:, :, i : i + 1], keys, values, blocks, 0.35)
             torch.testing.assert_close(
                 alone[:, :, 0], together[:, :, i], rtol=0, atol=0 if dtype is torch.bfloat16 else 1e-6
@@ -270,7 +294,7 @@ def test_padding_within_a_bucket_and_the_order_of_rows_change_nothing() -> None:
     ids, positions, rows, _ = shared_rows()
     with torch.no_grad():
         first, second = (
-            decoder.hidden(ids, positions, decoder.over(RowLayout(order, decoder.heads, torch.device("cpu"))))
+            decoder.hidden(ids, positions, decoder.over(decoder.layout(order, torch.device("cpu"))))
             for order in (rows, rows[::-1])
         )
     torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Log-probability and entropy of chosen tokens from hidden states; no (tokens, V) tensor is kept for the backward pass."""
+"""Log-probability and entropy of chosen tokens from hidden states, by blocks of bounded size."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +10,14 @@ from torch.nn import functional
 from ragen.models.shapes import TOKENS, rounded
 
 CHUNK_ELEMENTS = 1 << 19  # float32 logits worked on at a time: few enough for the cache
-BLOCK_ELEMENTS = 1 << 24  # logits of one matrix product: large enough to be worth reading the weight for
+BLOCK_ELEMENTS = 1 << 26  # logits of one matrix product: 134 MB in bfloat16, 1,344 tokens of a vocabulary of 49,152
+LEAST_ROWS = 64  # of a product, however large the vocabulary
 
 
 class _TokenLogprobs(torch.autograd.Function):
-    """Forward keeps one log-normaliser and one entropy a token; backward computes the logits again, block by block.
+    """Forward keeps a log-normaliser and an entropy a token; backward computes the logits again, block by block.
+
+    Where one block holds all tokens, its product is kept instead.
 
     With z = (hidden · weightᵀ + bias) / T and p = softmax(z):
         logp = z_target − logsumexp(z),   H = −Σ_v p_v log p_v
@@ -29,9 +32,8 @@ class _TokenLogprobs(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         temperature: float,
-        dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
-        compute = _Logits(hidden, weight, bias, temperature, dtype)
+        compute = _Logits(hidden, weight, bias, temperature)
         logprobs = torch.empty(hidden.shape[0], dtype=torch.float32, device=hidden.device)
         entropies, normalisers = torch.empty_like(logprobs), torch.empty_like(logprobs)
         scratch = torch.empty(0, dtype=torch.float32, device=hidden.device)
@@ -48,60 +50,73 @@ class _TokenLogprobs(torch.autograd.Function):
                 # exp underflows to 0 where a logit is −inf; 0 · −inf counts as 0
                 entropies[part] = log_total - torch.linalg.vecdot(scratch, logits.clamp_(min=-1e30)) / total
         ctx.save_for_backward(hidden, weight, bias, targets, normalisers, entropies)
-        ctx.temperature, ctx.dtype = temperature, dtype
+        ctx.temperature, ctx.product = temperature, compute.whole
         ctx.set_materialize_grads(False)
         return logprobs, entropies
 
     @staticmethod
     def backward(ctx: Any, grad_logprobs: Tensor | None, grad_entropies: Tensor | None) -> Any:
         hidden, weight, bias, targets, normalisers, entropies = ctx.saved_tensors
-        compute = _Logits(hidden, weight, bias, ctx.temperature, ctx.dtype)
+        compute = _Logits(hidden, weight, bias, ctx.temperature, ctx.product)
         if grad_logprobs is None:
             grad_logprobs = torch.zeros_like(normalisers)
         grad_hidden = torch.empty_like(compute.hidden)
-        grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
-        grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
+        grad_weight = grad_bias = None
         for block, product in compute.blocks():
             for part, rows, logits in compute.chunks(block, product):
                 up = None if grad_entropies is None else grad_entropies[part]
                 grad = _logit_gradient(logits, targets[part], normalisers[part], entropies[part], grad_logprobs[part], up)
                 rows.copy_(grad.mul_(1.0 / ctx.temperature))
-            torch.mm(product, compute.weight, out=grad_hidden[block])
-            if grad_weight is not None:
-                grad_weight += product.T @ compute.hidden[block]
-            if grad_bias is not None:
-                grad_bias += product.sum(0, dtype=torch.float32)
-        return grad_hidden.to(hidden.dtype), grad_weight, grad_bias, None, None, None
+            torch.mm(product, weight, out=grad_hidden[block])
+            if ctx.needs_input_grad[1]:
+                grad_weight = _sum(grad_weight, product.T @ compute.hidden[block])
+            if bias is not None and ctx.needs_input_grad[2]:
+                grad_bias = _sum(grad_bias, product.sum(0, dtype=torch.float32))
+        return grad_hidden.to(hidden.dtype), grad_weight, grad_bias, None, None
+
+
+def _sum(so_far: Tensor | None, piece: Tensor) -> Tensor:
+    """The sum, in float32 as soon as there are two pieces."""
+    return piece if so_far is None else so_far.float().add_(piece.float())
 
 
 class _Logits:
-    """Logits at temperature T: one product in ``dtype`` a block of tokens, then float32 by chunks; reuses its buffers."""
+    """Logits at temperature T: one product in the weight's type a block of tokens, then float32 by chunks.
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float, dtype: torch.dtype) -> None:
-        self.hidden, self.weight = hidden.to(dtype), weight.to(dtype)
-        self._bias, self._scale = bias, 1.0 / temperature
+    ``whole`` is the product of all tokens where one block holds them, else None; given again, it is not computed again.
+    """
+
+    def __init__(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float, whole: Tensor | None = None
+    ) -> None:
+        self.hidden, self.whole = hidden.to(weight.dtype), whole
+        self._weight, self._bias, self._scale = weight, bias, 1.0 / temperature
         count, vocabulary = hidden.shape[0], weight.shape[0]
-        self._block = max(1, min(count, max(TOKENS, BLOCK_ELEMENTS // vocabulary // TOKENS * TOKENS)))
+        self._block = max(1, min(count, max(LEAST_ROWS, BLOCK_ELEMENTS // vocabulary // TOKENS * TOKENS)))
         self._chunk = max(1, min(self._block, CHUNK_ELEMENTS // vocabulary))
-        self._product = self.hidden.new_empty(self._block, vocabulary)
-        self._logits = (
-            None if dtype is torch.float32 else self.hidden.new_empty(self._chunk, vocabulary, dtype=torch.float32)
-        )
+        self._logits = hidden.new_empty(self._chunk, vocabulary, dtype=torch.float32)
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Slices of the tokens with hidden · weightᵀ of each, in a buffer the next block overwrites."""
-        for start in range(0, self.hidden.shape[0], self._block):
-            block = slice(start, min(start + self._block, self.hidden.shape[0]))
-            product = self._product[: block.stop - start]
-            torch.mm(self.hidden[block], self.weight.T, out=product)
+        count = self.hidden.shape[0]
+        if self.whole is not None:
+            yield slice(0, count), self.whole
+            return
+        buffer = self.hidden.new_empty(self._block, self._weight.shape[0])
+        for start in range(0, count, self._block):
+            block = slice(start, min(start + self._block, count))
+            product = buffer[: block.stop - start]
+            torch.mm(self.hidden[block], self._weight.T, out=product)
             yield block, product
+        if self._block == count:
+            self.whole = buffer
 
     def chunks(self, block: slice, product: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Slices of the tokens of a block, their rows of its product, and their float32 logits (which may share memory)."""
+        """Slices of the tokens of a block, their rows of its product, and their float32 logits in a buffer."""
         for start in range(block.start, block.stop, self._chunk):
             part = slice(start, min(start + self._chunk, block.stop))
             rows = product[start - block.start : part.stop - block.start]
-            logits = rows if self._logits is None else self._logits[: len(rows)].copy_(rows)
+            logits = self._logits[: len(rows)].copy_(rows)
             if self._bias is not None:
                 logits += self._bias.float()
             if self._scale != 1.0:
@@ -128,16 +143,16 @@ def _logit_gradient(
 
 
 def token_logprobs(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, temperature: float, dtype: torch.dtype
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities (N,) of ``targets`` (N,) and entropies (N,), in nats and float32, at temperature T.
 
-    ``hidden`` (N, H), ``weight`` (V, H), ``bias`` (V,) or None. The matrix products run in ``dtype``, everything after them
-    in float32. Memory beyond inputs and gradients: one block of 2²⁴ logits (but at least 64 rows) in ``dtype`` and a few
-    chunks of 2¹⁹ in float32.
+    ``hidden`` (N, H), ``weight`` (V, H), ``bias`` (V,) or None. The matrix products run in the weight's type, everything
+    after them in float32. Memory beyond inputs and gradients: one block of 2²⁶ logits (but at least 64 rows) in the weight's
+    type, kept for the backward pass where it holds all tokens, and a few chunks of 2¹⁹ in float32.
     """
     count = len(targets)
     more = rounded(count, TOKENS) - count
     hidden, targets = functional.pad(hidden, (0, 0, 0, more)), functional.pad(targets, (0, more))
-    logprobs, entropies = _TokenLogprobs.apply(hidden, weight, bias, targets, temperature, dtype)
+    logprobs, entropies = _TokenLogprobs.apply(hidden, weight, bias, targets, temperature)
     return logprobs[:count], entropies[:count]

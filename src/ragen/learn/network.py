@@ -20,7 +20,7 @@ from ragen.errors import ModelError
 from ragen.learn.batch import Batch, collate_segments
 from ragen.learn.head import token_logprobs
 from ragen.learn.packing import MicroBatch, plan
-from ragen.models.native import Decoder, RowLayout
+from ragen.models.native import Decoder, Projection
 from ragen.models.shapes import TOKENS, rounded
 
 TOLERANCE = 1e-4
@@ -61,6 +61,8 @@ class Network:
         self.linear_head = self.packs = self.native
         if not self.native:
             self._prove()
+        if self.linear_head:
+            self._head = Projection([model.get_output_embeddings()])
 
     @property
     def native(self) -> bool:
@@ -90,6 +92,8 @@ class Network:
         """Free what is kept between forward passes over the same weights."""
         if self._decoder is not None:
             self._decoder.drop()
+        if self.linear_head:
+            self._head.drop()
 
     def outputs(self, micro: MicroBatch, *, temperature: float | None = None) -> TokenOutputs:
         """Log-probabilities, entropies and hidden states at the sampled tokens of a micro-batch, with gradients."""
@@ -97,10 +101,8 @@ class Network:
         targets = micro.targets.to(self.device)
         if self.linear_head:
             hidden = self.hidden(micro)
-            head = self.model.get_output_embeddings()
-            logprobs, entropies = token_logprobs(
-                hidden, head.weight, head.bias, targets, temperature=temperature, dtype=self.dtype
-            )
+            self._head.prepare(self.dtype, pack=False)
+            logprobs, entropies = token_logprobs(hidden, *self._head.operands(), targets, temperature=temperature)
         else:
             logits, hidden = self._own_logits(micro)
             table = torch.log_softmax(logits.float() / temperature, dim=-1)
@@ -122,7 +124,7 @@ class Network:
         place = torch.empty(micro.ids.numel(), dtype=torch.int64)
         place[real] = torch.arange(len(real))
         size = rounded(len(real), TOKENS)
-        layout = RowLayout(micro.layout(), decoder.heads, self.device, size)
+        layout = decoder.layout(micro.layout(), self.device, size)
         ids, positions = (
             functional.pad(table.flatten()[real], (0, size - len(real))).to(self.device)
             for table in (micro.ids, micro.positions)

@@ -4,7 +4,7 @@ oneDNN compiles a kernel for every size it meets, about 0.4 MB each, so sizes th
 (12 MB a micro-batch were measured). Sizes that are rounded up come from a short list; what is added is computed and ignored.
 """
 
-TOKENS = 64
+TOKENS = 32
 COLUMNS = 32
 QUERIES = 16
 ROWS = 4

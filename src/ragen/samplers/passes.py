@@ -48,7 +48,7 @@ class NativePass:
         return self._decoder.head(hidden.to(rows.dtype))
 
     def _hidden(self, ids: Tensor, positions: Tensor, rows: KeyValueRows) -> Tensor:
-        blocks = causal_blocks(positions, rows.span, self._decoder.heads)
+        blocks = causal_blocks(positions, rows.span, self._decoder.heads, rows.dtype)
 
         def look(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             queries, keys, values = (part.unflatten(0, ids.shape).transpose(1, 2) for part in (queries, keys, values))

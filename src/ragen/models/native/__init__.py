@@ -2,6 +2,7 @@
 
 from ragen.models.native.attention import attend, causal_blocks
 from ragen.models.native.decoder import Decoder
+from ragen.models.native.projection import Projection
 from ragen.models.native.rows import Row, RowLayout
 
-__all__ = ["Decoder", "Row", "RowLayout", "attend", "causal_blocks"]
+__all__ = ["Decoder", "Projection", "Row", "RowLayout", "attend", "causal_blocks"]

@@ -22,11 +22,11 @@ class Block:
     rows: slice
     queries: slice
     seen: int
-    bias: Tensor  # (rows, 1, 1, queries, seen) float32: 0 where a query may look, −inf where not
+    bias: Tensor  # (rows, 1, 1, queries, seen) in the scores' type: 0 where a query may look, −inf where not
 
 
-def causal_blocks(positions: Tensor, columns: int, heads: int) -> list[Block]:
-    """Cut queries at ``positions`` (B, q), each below ``columns``, into blocks of at most `SCORES` scores.
+def causal_blocks(positions: Tensor, columns: int, heads: int, dtype: torch.dtype) -> list[Block]:
+    """Cut queries at ``positions`` (B, q), each below ``columns``, into blocks of at most `SCORES` scores in ``dtype``.
 
     A query at position p sees the columns 0 … p. The blocks serve every layer of a forward pass.
     """
@@ -39,7 +39,7 @@ def causal_blocks(positions: Tensor, columns: int, heads: int) -> list[Block]:
             part = positions[top : top + count, left : left + step]
             seen = columns if width == 1 else min(columns, rounded(int(part.max()) + 1, COLUMNS))
             hidden = torch.arange(seen, device=positions.device) > part[:, :, None]
-            bias = torch.zeros(hidden.shape, device=positions.device).masked_fill_(hidden, -torch.inf)
+            bias = torch.zeros(hidden.shape, dtype=dtype, device=positions.device).masked_fill_(hidden, -torch.inf)
             blocks.append(Block(slice(top, top + count), slice(left, left + step), seen, bias[:, None, None]))
     return blocks
 
@@ -52,14 +52,15 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, blocks: list[Block], s
         keys, values: (B, kv heads, k, d); a key-value head serves heads / kv heads consecutive query heads.
         blocks: of `causal_blocks`.
 
-    Returns (B, heads, q, d). Scores and weights are rounded to the inputs' type; the softmax is float32.
+    Returns (B, heads, q, d). Scaled queries, scores and weights are rounded to the inputs' type; softmax is float32 inside.
     """
     if queries.shape[2] == 1 and len(blocks) == 1:
         return _attend_once(queries, keys, values, blocks[0].bias, scale)
     out = torch.empty_like(queries)
     for block in blocks:
         q = queries[block.rows, :, block.queries]
-        weights = _weights(q, keys[block.rows, :, : block.seen], block.bias, scale)
+        k = keys[block.rows, :, : block.seen]
+        weights = _weights(_grouped(q * scale, k), k, block.bias)
         out[block.rows, :, block.queries] = (weights @ values[block.rows, :, : block.seen]).view(q.shape)
     return out
 
@@ -67,9 +68,9 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, blocks: list[Block], s
 def _attend_once(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float) -> Tensor:
     """One query a row: the same products as above, without the reshaping that costs as much as they do."""
     (rows, heads, _, width), (shared, seen) = queries.shape, keys.shape[1:3]
-    grouped = queries.reshape(rows * shared, heads // shared, width)
+    grouped = (queries * scale).view(rows * shared, heads // shared, width)
     scores = torch.bmm(grouped, keys.reshape(-1, seen, width).transpose(1, 2)).view(rows, heads, seen)
-    weights = torch.softmax(torch.add(bias[:, 0, 0], scores, alpha=scale), dim=-1).to(keys.dtype)
+    weights = torch.softmax(scores.add_(bias[:, 0, 0]), dim=-1)
     return torch.bmm(weights.view(rows * shared, -1, seen), values.reshape(-1, seen, width)).view(queries.shape)
 
 
@@ -100,19 +101,19 @@ def attend_backward(
 def _block_backward(
     gradient: Tensor, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    weights, up = _weights(queries, keys, bias, scale), _grouped(gradient, keys)
+    asked = _grouped(queries * scale, keys)
+    weights, up = _weights(asked, keys, bias), _grouped(gradient, keys)
     grad_values = weights.transpose(2, 3) @ up
-    inner, wide = (up @ values.transpose(2, 3)).float(), weights.float()
-    inner = inner.sub_(torch.linalg.vecdot(wide, inner)[..., None]).mul_(wide).mul_(scale).to(weights.dtype)
-    grad_keys = inner.transpose(2, 3) @ _grouped(queries, keys)
-    return (inner @ keys).view(queries.shape), grad_keys, grad_values
+    inner = torch.ops.aten._softmax_backward_data(up @ values.transpose(2, 3), weights, -1, weights.dtype)
+    return (inner @ keys).mul_(scale).view(queries.shape), inner.transpose(2, 3) @ asked, grad_values
 
 
-def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tensor:
-    """(B, kv heads, group · q, k) attention weights in the keys' type."""
-    (rows, heads, width, _), (shared, seen) = queries.shape, keys.shape[1:3]
-    scores = (_grouped(queries, keys) @ keys.transpose(2, 3)).view(rows, shared, heads // shared, width, seen)
-    return torch.softmax(torch.add(bias, scores, alpha=scale), dim=-1).to(keys.dtype).view(rows, shared, -1, seen)
+def _weights(asked: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+    """(B, kv heads, group · q, k) attention weights of scaled, grouped queries."""
+    (rows, shared, seen, _), width = keys.shape, bias.shape[3]
+    scores = asked @ keys.transpose(2, 3)
+    scores.view(rows, shared, -1, width, seen).add_(bias)
+    return torch.softmax(scores, dim=-1)
 
 
 def _grouped(queries: Tensor, keys: Tensor) -> Tensor:

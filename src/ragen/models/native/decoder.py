@@ -8,14 +8,14 @@ Taken for any module that has the family's parts and no other, and only after it
 module's own (`Decoder.find`): Llama, SmolLM2, Mistral, Qwen2 and Qwen3 pass; others run through transformers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ragen.models.native.ops import rms_norm, rotate
+from ragen.models.native.ops import embedded, rms_norm, rotate
 from ragen.models.native.projection import Projection
 from ragen.models.native.rows import Row, RowLayout
 
@@ -68,12 +68,10 @@ class Decoder:
         vocabulary = model.config.get_text_config().vocab_size
         rows = [(torch.arange(n, device=device) * 7919 + 13 * n) % vocabulary for n in PROBE]
         starts = torch.tensor([0, *PROBE]).cumsum(0)
-        layout = RowLayout(
-            [Row(torch.arange(int(a), int(a) + n), n) for a, n in zip(starts, PROBE, strict=False)], decoder.heads, device
-        )
+        spans = [Row(torch.arange(int(start), int(start) + n), n) for start, n in zip(starts, PROBE, strict=False)]
         positions = torch.cat([torch.arange(n, device=device) for n in PROBE])
         try:
-            got = decoder.hidden(torch.cat(rows), positions, decoder.over(layout))
+            got = decoder.hidden(torch.cat(rows), positions, decoder.over(decoder.layout(spans, device)))
             hidden = torch.cat([model.base_model(input_ids=row[None]).last_hidden_state[0] for row in rows])
             logits = torch.cat([model(input_ids=row[None]).logits[0] for row in rows])
             return decoder if _close(got, hidden) and _close(decoder.head(got), logits) else None
@@ -93,6 +91,10 @@ class Decoder:
         for projection in (*self._projections(), self.head):
             projection.drop()
 
+    def layout(self, rows: Sequence[Row], device: torch.device, tokens: int | None = None) -> RowLayout:
+        """These rows of ``tokens`` flat tokens (by default those the rows hold), for `over`, in the prepared type."""
+        return RowLayout(rows, (self.heads, self.shared), self._dtype, device, tokens)
+
     def over(self, layout: RowLayout) -> Attend:
         """Attention among the flat tokens themselves."""
         return lambda _, queries, keys, values: layout.attend(queries, keys, values, self.scale)
@@ -103,7 +105,7 @@ class Decoder:
         ``attend(layer, queries (N, heads, d), keys, values (N, kv heads, d))`` returns (N, heads, d); keys are rotated.
         """
         dtype = self._dtype
-        stream = self._embedding(ids).float()
+        stream = embedded(ids, self._embedding.weight, self._embedding.padding_idx)
         cos, sin = self._rotation(positions)
         for index, layer in enumerate(self._layers):
             states = layer.qkv.of_norm(stream, layer.attention_norm, dtype).view(len(ids), -1, self.width)

@@ -10,6 +10,33 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ragen.models.gradients import add_row_gradients
+
+
+class _Embedded(torch.autograd.Function):
+    """Rows of a weight; their gradients are added to the weight's own in place, not as a tensor of its size."""
+
+    @staticmethod
+    def forward(ctx: Any, ids: Tensor, weight: Tensor, untrained: int | None) -> Tensor:
+        ctx.save_for_backward(ids, weight)
+        ctx.untrained = untrained
+        return functional.embedding(ids, weight).float()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        ids, weight = ctx.saved_tensors
+        if ctx.untrained is not None:
+            trained = (ids != ctx.untrained).nonzero()[:, 0]
+            ids, gradient = ids[trained], gradient[trained]
+        add_row_gradients(weight, ids, gradient)
+        return None, None, None
+
+
+def embedded(ids: Tensor, weight: Tensor, untrained: int | None = None) -> Tensor:
+    """Rows ``ids`` (N,) of the weight (V, H), a leaf, float32; row ``untrained`` gets no gradient (torch's padding_idx)."""
+    rows: Tensor = _Embedded.apply(ids, weight, untrained)
+    return rows
+
 
 class _NormedLinear(torch.autograd.Function):
     """y = n · Wᵀ + b of n = x / √(mean(x²) + ε) · g (Zhang & Sennrich, arXiv 1910.07467); n is computed again backwards."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ragen.models.gradients import add_gradient
 from ragen.models.native.ops import gated_linear, normed_linear, rms_norm, swiglu
 from ragen.models.onednn import pack_weight, packed_linear, packing_works
 
@@ -53,19 +54,20 @@ class Projection:
         """(N, in) in the prepared type → (N, out) in the same."""
         if self._packed is not None:
             return packed_linear(x, self._packed, self._bias)
-        return functional.linear(x, *self._operands())
+        return functional.linear(x, *self.operands())
 
     def of_norm(self, x: Tensor, norm: Any, dtype: torch.dtype) -> Tensor:
         """The product with x after a root-mean-square norm (a module with ``weight`` and ``variance_epsilon``)."""
         if not torch.is_grad_enabled():
             return self(rms_norm(x, norm.weight, norm.variance_epsilon, dtype))
-        return normed_linear(x, norm.weight, norm.variance_epsilon, *self._operands())
+        return normed_linear(x, norm.weight, norm.variance_epsilon, *self.operands())
 
     def of_swiglu(self, x: Tensor) -> Tensor:
         """The product with `swiglu` of x (N, 2 · in)."""
-        return gated_linear(x, *self._operands()) if torch.is_grad_enabled() else self(swiglu(x))
+        return gated_linear(x, *self.operands()) if torch.is_grad_enabled() else self(swiglu(x))
 
-    def _operands(self) -> tuple[Tensor, Tensor | None]:
+    def operands(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (out, in) and bias (out,) in the prepared type; gradients pass on to the layers' parameters."""
         if self._weight is None:
             (layer,) = self._layers
             return layer.weight, layer.bias
@@ -78,14 +80,20 @@ class Projection:
 
 
 class _Copied(torch.autograd.Function):
-    """A stacked copy of parameters as a function of them: its gradient is cut up and handed to each."""
+    """A stacked copy of parameters as a function of them: its gradient is cut up and added to theirs, in place."""
 
     @staticmethod
     def forward(ctx: Any, copy: Tensor, *parameters: Tensor | None) -> Tensor:
-        ctx.sizes = [0 if p is None else p.shape[0] for p in parameters]
+        ctx.parameters = parameters
         return copy.detach()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        parts = iter(gradient.split([size for size in ctx.sizes if size]))
-        return None, *(next(parts).float() if size else None for size in ctx.sizes)
+        start = 0
+        for parameter, needed in zip(ctx.parameters, ctx.needs_input_grad[1:], strict=True):
+            if parameter is not None:
+                end = start + parameter.shape[0]
+                if needed:
+                    add_gradient(parameter, gradient[start:end])
+                start = end
+        return None, *(None for _ in ctx.parameters)
