@@ -52,6 +52,13 @@ def split_overrides(words: Sequence[str], options: Mapping[str, bool]) -> tuple[
     return own, overrides
 
 
+def positive(text: str) -> int:
+    """The type of an option that counts something: a whole number of at least 1."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
+    return int(text)
+
+
 def refuse_model(overrides: Sequence[str], given: str) -> None:
     """Raise ConfigError where an override names a model, which the command takes as its argument ``given`` only."""
     from ragen.config.load import parse_overrides

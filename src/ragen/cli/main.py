@@ -27,6 +27,7 @@ COMMANDS = {
     "envs": "list environments, or the settings of one",
     "presets": "list training presets",
     "doctor": "check machine and model",
+    "bench": "time sampling and training on this machine",
 }
 _MODULES = {name: f"ragen.cli.{'evaluate' if name == 'eval' else name}" for name in COMMANDS}
 

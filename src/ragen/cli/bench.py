@@ -1,0 +1,107 @@
+"""Time this machine: sampling, update and a whole training step, beside what its matrix products would allow.
+
+The shares are the figures that travel between machines. Attention and everything else that is no product with weights
+counts as lost time.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ragen.cli.arguments import positive, refuse_model
+
+if TYPE_CHECKING:
+    from ragen.loops.bench import StepBench, StepTimes
+
+OVERRIDES: str | None = "settings may follow as --section.key VALUE, e.g. --model.dtype float32 --run.threads 4"
+_SIZES = {"groups": 8, "members": 16, "prompt": 130, "new": 48, "turns": 1, "between": 40, "steps": 3}
+_HELP = {
+    "groups": "prompts a step",
+    "members": "conversations a prompt",
+    "prompt": "tokens of a prompt",
+    "new": "sampled tokens a reply",
+    "turns": "replies a conversation",
+    "between": "given tokens before every reply but the first",
+    "steps": "steps timed (one more warms up)",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("model", nargs="?", default="smollm2-135m", metavar="MODEL", help="a model, checkpoint or run")
+    for name, value in _SIZES.items():
+        parser.add_argument(f"--{name}", type=positive, default=value, metavar="N", help=f"{_HELP[name]} (default {value})")
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Print the table."""
+    from ragen.api import find_model
+    from ragen.config import load_config
+
+    refuse_model(overrides, "the argument MODEL")
+    config = load_config({}, [*overrides, f"--model.name={args.model}"])
+    path, _ = find_model(args.model)
+
+    import torch
+
+    from ragen.loops.bench import StepBench, check_length, product_rate
+    from ragen.models.device import choose_device, choose_dtype
+    from ragen.models.memory import Activations, check_memory, memory_estimate, model_size
+
+    check_length(path, args.prompt + args.turns * args.new + (args.turns - 1) * args.between)
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
+    device, size, budget = choose_device(config.model.device), model_size(path), config.optim.microbatch_tokens
+    dtype = choose_dtype(config.model.dtype, device, parameters=size.parameters)
+    activations = Activations(budget, size.hidden, size.layers, size.vocabulary)
+    check_memory(memory_estimate(size.parameters, dtype, trainable=size.parameters, activations=activations), device)
+    threads = torch.get_num_threads()
+    _say(f"{path.name} on {device}, {_short(dtype)}, {threads} thread{'s' if threads > 1 else ''}")
+    more = f", {args.turns} turns with {args.between} given tokens between" if args.turns > 1 else ""
+    _say(f"{args.groups} × {args.members} conversations: prompt {args.prompt}, {args.new} new tokens a reply{more}")
+    rates = {kind: product_rate(kind, device) for kind in (torch.bfloat16, torch.float32)}
+    _say("product 1024³    " + " · ".join(f"{_short(kind)} {rate / 1e9:.0f} GFLOP/s" for kind, rate in rates.items()))
+    bench = StepBench(path, device=device, dtype=dtype, microbatch_tokens=budget)
+    prompts = bench.prompts(args.groups, args.prompt)
+    times = []
+    for number in range(args.steps + 1):
+        times.append(bench.step(prompts, args.members, args.new, turns=args.turns, between=args.between))
+        _say(f"step {number}           {times[-1].total:.1f} s{'' if number else ', warm-up'}")
+    _table(bench, times[1:], rates[dtype], args)
+    _environments()
+    return 0
+
+
+def _short(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _table(bench: "StepBench", times: "Sequence[StepTimes]", rate: float, args: Any) -> None:
+    from ragen.loops.bench import peak_memory
+
+    one = times[0]
+    given = args.groups * args.prompt + args.groups * args.members * (args.turns - 1) * args.between
+    sampling, update = median(sum(t.sampling) for t in times), median(t.update for t in times)
+    ideal = bench.sampling_operations(one.sampled, given) / rate, bench.update_operations(one.sampled, one.processed) / rate
+    _say(f"sampling         {one.sampled / sampling:.0f} tokens/s, {ideal[0] / sampling:.0%} of what the products allow")
+    if len(one.sampling) > 1:
+        later = [median(t.sampling[turn] for t in times) for turn in range(len(one.sampling))]
+        _say("  by turn        " + " · ".join(f"{seconds:.2f}" for seconds in later) + " s")
+    _say(f"update           {one.processed / update:.0f} tokens/s, {ideal[1] / update:.0%} of what the products allow")
+    _say(f"training step    {median(t.total for t in times):.1f} s: sampling {sampling:.1f}, update {update:.1f}")
+    _say(f"peak memory      {peak_memory() / 1e9:.2f} GB")
+
+
+def _environments() -> None:
+    from ragen.envs.registry import environment_factory
+    from ragen.loops.bench import environment_step
+
+    found = {name: environment_step(environment_factory({"name": name})()) for name in ("bandit", "frozen_lake", "sokoban")}
+    _say("environments     " + " · ".join(f"{name} {seconds * 1e6:.1f} µs" for name, seconds in found.items()) + " a step")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
