@@ -94,7 +94,7 @@ def test_every_sampled_token_is_planned_once_within_the_budget(pack: bool, budge
 def test_the_block_mask_of_two_members_by_hand() -> None:
     blocks = torch.tensor([[0, 0, 1, 2, 2, -1]], dtype=torch.int32)
     nothing = torch.zeros(0, dtype=torch.int64)
-    mask = MicroBatch(blocks, blocks, blocks, nothing, nothing, nothing, nothing).attention_mask(torch.device("cpu"))
+    mask = MicroBatch(blocks, blocks, blocks, nothing, nothing, nothing, nothing, ((),)).attention_mask(torch.device("cpu"))
     assert mask is not None
     assert mask[0, 0].int().tolist() == [
         [1, 0, 0, 0, 0, 0],

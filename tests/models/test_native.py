@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from ragen.models.native import Decoder, Row, attend, attention, causal_blocks, ops
+from ragen.models.native import Decoder, Prefixes, Row, attend, attention, causal_blocks, ops
 from ragen.models.native.projection import Projection
 
 SIZES: dict[str, Any] = {
@@ -77,6 +77,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 PREFIX, MEMBERS = 7, (5, 11, 1, 8)
+APART = (7, 7, 0, 3)  # how much of the prefix is looked at apart
 
 
 def shared_rows() -> tuple[Tensor, Tensor, list[Row], list[Tensor]]:
@@ -85,8 +86,8 @@ def shared_rows() -> tuple[Tensor, Tensor, list[Row], list[Tensor]]:
     ids = torch.from_numpy(rng.integers(3, 61, size=PREFIX + sum(MEMBERS) + 9))
     prefix = torch.arange(PREFIX)
     rows, positions, start = [Row(prefix, PREFIX)], [prefix], PREFIX
-    for count in MEMBERS:
-        rows.append(Row(torch.cat([prefix, torch.arange(start, start + count)]), count))
+    for count, apart in zip(MEMBERS, APART, strict=True):
+        rows.append(Row(torch.cat([prefix, torch.arange(start, start + count)]), count, apart))
         positions.append(torch.arange(PREFIX, PREFIX + count))
         start += count
     rows.append(Row(torch.arange(start, start + 9), 9))
@@ -211,28 +212,43 @@ def test_copies_are_renewed_when_a_weight_is_written_and_freed_when_dropped() ->
     assert not [value for value in vars(projection).values() if isinstance(value, Tensor)]
 
 
+@pytest.mark.parametrize("of_row", [None, [0, 0, 0], [1, 0, 1], [2, 0, 1]], ids=str)
 @pytest.mark.parametrize(("heads", "shared"), [(4, 4), (4, 2), (3, 1)])
-@pytest.mark.parametrize("scores", [1, 40, 1 << 21])
-def test_attention_equals_torchs_with_any_cut_into_blocks(
-    heads: int, shared: int, scores: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("scores", [1, 40, 150, 1 << 21])
+def test_attention_equals_torchs_with_any_cut_into_blocks_and_any_sharing_of_prefixes(
+    heads: int, shared: int, scores: int, of_row: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "SCORES", scores)
     random = torch.Generator().manual_seed(heads + shared)
     positions = torch.tensor([[3, 4, 5], [0, 1, 2], [5, 6, 7]])  # the last column is seen by none
-    queries = torch.randn(3, heads, 3, 8, generator=random, requires_grad=True)
-    keys, values = (torch.randn(3, shared, 9, 8, generator=random, requires_grad=True) for _ in range(2))
+
+    def tensor(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, requires_grad=True)
+
+    queries, keys, values = tensor(3, heads, 3, 8), tensor(3, shared, 9, 8), tensor(3, shared, 9, 8)
+    inputs, all_keys, all_values = [queries, keys, values], keys, values
     mask = torch.arange(9) <= positions[:, None, :, None]
+    prefixes, far = None, None
+    if of_row is not None:
+        index, lengths = torch.tensor(of_row), torch.tensor([6, 2, 4])
+        prefixes = Prefixes(index, lengths, 6, shared)
+        far = tensor(3, shared, 6, 8), tensor(3, shared, 6, 8)
+        inputs += far
+        all_keys, all_values = (torch.cat([a[index], b], 2) for a, b in zip(far, (keys, values), strict=True))
+        inside = (torch.arange(6) < lengths[index][:, None])[:, None, None].expand(-1, -1, 3, -1)
+        mask = torch.cat([inside, mask], -1)
     wanted = functional.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=mask, scale=0.3, enable_gqa=heads != shared
+        queries, all_keys, all_values, attn_mask=mask, scale=0.3, enable_gqa=heads != shared
     )
     up = torch.randn(wanted.shape, generator=random)
-    gradients = torch.autograd.grad(wanted, (queries, keys, values), up)
-    blocks = causal_blocks(positions, 9, heads, torch.float32)
+    gradients = torch.autograd.grad(wanted, inputs, up)
+    blocks = causal_blocks(positions, 9, heads, torch.float32, prefixes)
     with torch.no_grad():
-        torch.testing.assert_close(attend(queries, keys, values, blocks, 0.3), wanted, rtol=1e-5, atol=1e-5)
-        found = attention.attend_backward(up, queries, keys, values, blocks, 0.3)
-    for got, gradient in zip(found, gradients, strict=True):
-        torch.testing.assert_close(got[:, :, : gradient.shape[2]], gradient[:, :, : got.shape[2]], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(attend(queries, keys, values, blocks, 0.3, far), wanted, rtol=1e-5, atol=1e-5)
+        first, own, begun = attention.attend_backward(up, queries, keys, values, blocks, 0.3, far)
+    for got, gradient in zip([first, *own, *begun], gradients, strict=True):
+        torch.testing.assert_close(got, gradient[:, :, : got.shape[2]], rtol=1e-4, atol=1e-5)
+        assert not gradient[:, :, got.shape[2] :].any()
 
 
 def test_one_query_a_row_equals_the_same_query_among_others_bit_for_bit() -> None:

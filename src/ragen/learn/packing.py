@@ -28,7 +28,8 @@ class MicroBatch:
     ``ids``, ``positions`` (B, L) int64. ``blocks`` (B, L) int32: 0 = shared prefix (or the whole of a row that stands
     alone), m ≥ 1 = the m-th row's own tokens, −1 = padding, always on the right. ``predictors`` (N,) int64: index into the
     flattened (B·L) outputs whose logits predict the sampled token; ``targets`` (N,) its id; ``rows``, ``columns`` (N,) its
-    place in the batch.
+    place in the batch. ``contexts``: for each row of a packed row, how many of its tokens the sampler had run before it
+    began to sample: all but the last one of the first context.
     """
 
     ids: Tensor
@@ -38,6 +39,7 @@ class MicroBatch:
     targets: Tensor
     rows: Tensor
     columns: Tensor
+    contexts: tuple[tuple[int, ...], ...]
 
     @property
     def tokens(self) -> int:
@@ -50,15 +52,18 @@ class MicroBatch:
         return (self.blocks.flatten() != PADDING).nonzero().flatten()
 
     def layout(self) -> list[Row]:
-        """The original rows over the F real tokens: a packed row's members each see the shared prefix and themselves."""
+        """The original rows over the F real tokens: a packed row's members each see the shared prefix and themselves.
+
+        As in the sampler, tokens from the last one of the first context on look at what comes before it apart from the rest.
+        """
         rows, start = [], 0
-        for line in self.blocks:
+        for line, contexts in zip(self.blocks, self.contexts, strict=True):
             marks = line[line != PADDING]
             prefix = (marks == PREFIX).nonzero().flatten() + start
-            rows += [Row(prefix, len(prefix))] if len(prefix) else []
+            rows += _cut(prefix, 0, contexts[0])
             for member in range(1, int(marks.max()) + 1):
                 own = (marks == member).nonzero().flatten() + start
-                rows += [Row(torch.cat([prefix, own]), len(own))] if len(own) else []
+                rows += _cut(torch.cat([prefix, own]), len(prefix), contexts[member - 1])
             start += len(marks)
         return rows
 
@@ -70,6 +75,13 @@ class MicroBatch:
         query, key = blocks[:, :, None], blocks[:, None, :]
         order = torch.arange(blocks.shape[1], device=device)
         return (((key == query) | (key == PREFIX)) & (order[None, None, :] <= order[None, :, None]))[:, None]
+
+
+def _cut(keys: Tensor, first: int, context: int) -> list[Row]:
+    """Rows for the tokens of ``keys`` from ``first`` on: those inside the context, then those behind it."""
+    middle = min(max(first, context), len(keys))
+    rows = [Row(keys[:middle], middle - first)] if middle > first else []
+    return [*rows, Row(keys, len(keys) - middle, context)] if len(keys) > middle else rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +188,5 @@ def _micro_batch(batch: Batch, packs: list[_Pack]) -> MicroBatch:
         torch.cat(targets),
         torch.cat(rows),
         torch.cat(columns),
+        tuple(tuple(int(batch.mask[r].int().argmax()) - 1 for r in item.rows) for item in packs),
     )

@@ -66,8 +66,8 @@ class StepBench:
         self._optimizer = Optimizer(self._policy, learning_rate=1e-6)
         self._budget = microbatch_tokens
         self._steps = 0
-        head = int(model.get_output_embeddings().weight.numel())
-        unique = sum(parameter.numel() for parameter in model.parameters())
+        head: int = model.get_output_embeddings().weight.numel()
+        unique: int = sum(parameter.numel() for parameter in model.parameters())
         tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
         self.head_weights, self.body_weights = head, unique - head * (1 if tied else 2)
         self.vocabulary = int(model.get_input_embeddings().weight.shape[0])

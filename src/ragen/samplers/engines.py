@@ -1,7 +1,8 @@
 """How a causal LM is run while it decodes: with rows kept alive across turns, or plainly for models that cannot."""
 
-from collections.abc import Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -13,23 +14,35 @@ from ragen.models.shapes import COLUMNS, rounded
 from ragen.samplers.base import Request
 from ragen.samplers.passes import NativePass, RowPass, TransformersPass, cache_argument
 from ragen.samplers.rows import KeyValueRows
+from ragen.samplers.shared import Ids, SharedRows
 
 BLOCK_TOKENS = 2048  # processed tokens a prefill pass at most
 CHECK_LENGTHS = (7, 3, 12)
 
 
-class RowEngine:
-    """Decodes with ``KeyValueRows``: a slot pays only for ids it does not hold yet, equal new contexts are run once."""
+R = TypeVar("R", bound=KeyValueRows | SharedRows)
 
-    def __init__(self, forward: RowPass, dtype: torch.dtype, device: torch.device) -> None:
+
+class RowEngine(ABC, Generic[R]):
+    """Decodes with rows kept alive: a slot pays only for ids it does not hold yet, equal new contexts are run once."""
+
+    def __init__(self, forward: RowPass[R], dtype: torch.dtype, device: torch.device) -> None:
         self.forward, self.dtype, self.device = forward, dtype, device
         self.release()
 
     def release(self) -> None:
         """Forget all slots and free their memory."""
-        self._rows = KeyValueRows(self.dtype, self.device)
+        self._rows = self._empty()
         self._slots: list[int] = []  # the slot of each row
-        self._held: dict[int, tuple[int, ...]] = {}
+        self._held: dict[int, Ids] = {}
+
+    @abstractmethod
+    def _empty(self) -> R:
+        """A cache without rows."""
+
+    @abstractmethod
+    def _prepare(self, contexts: Sequence[Ids], held: Sequence[Ids], budget: int) -> None:
+        """Bring the first rows, which hold ``held``, to all but the last id of their contexts."""
 
     def batches(self, requests: Sequence[Request]) -> list[list[int]]:
         """Which requests decode side by side: all of them."""
@@ -38,27 +51,9 @@ class RowEngine:
     def begin(self, requests: Sequence[Request]) -> list[int]:
         """Bring the first n rows to all but the last id of their contexts; returns the index of each row's request."""
         order = self._place([request.slot for request in requests])
-        contexts = [requests[i].context for i in order]
-        kept = []
-        for slot, context in zip(self._slots, contexts, strict=False):
-            kept.append(min(_common_prefix(self._held.pop(slot, ()), context), len(context) - 1))
-        budget = max(request.max_new_tokens for request in requests)
-        self._rows.reserve(len(self._slots), max(map(len, contexts)) + min(budget, COLUMNS))
-        self._rows.lengths[: len(kept)] = torch.tensor(kept, device=self.device)
-        leaders: dict[tuple[int, ...], int] = {}
-        followers: dict[int, list[tuple[int, int]]] = {}
-        todo = []
-        for row, context in enumerate(contexts):
-            if kept[row] == len(context) - 1:
-                continue
-            leader = leaders.setdefault(context, row)
-            if leader == row:
-                todo.append((row, context[kept[row] : -1]))
-            else:
-                followers.setdefault(len(context) - 1, []).append((leader, row))
-        self._prefill(todo)
-        for length, pairs in followers.items():
-            self._rows.copy([leader for leader, _ in pairs], [row for _, row in pairs], length)
+        held = [self._held.pop(slot, ()) for slot in self._slots[: len(requests)]]
+        budget = min(max(request.max_new_tokens for request in requests), COLUMNS)
+        self._prepare([requests[i].context for i in order], held, budget)
         return order
 
     def step(self, tokens: Tensor, advance: Tensor) -> Tensor:
@@ -85,20 +80,14 @@ class RowEngine:
         for request, ids in zip(requests, sampled, strict=True):
             self._held[request.slot] = request.context + ids[:-1]
 
-    def _prefill(self, todo: list[tuple[int, tuple[int, ...]]]) -> None:
-        todo.sort(key=lambda item: (int(self._rows.lengths[item[0]]) > 0, len(item[1])))
-        while todo:
-            count = 1
-            while count < len(todo) and (count + 1) * len(todo[count][1]) <= BLOCK_TOKENS:
-                count += 1
-            block, todo = todo[:count], todo[count:]
-            rows = [row for row, _ in block]
-            width = rounded(max(len(ids) for _, ids in block), self.forward.grain)
-            # ids that fill a short row up are written behind its end and overwritten by what comes next
-            ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for _, new in block], device=self.device)
-            positions = self._rows.open_block(rows, width)
-            self.forward.fill(ids, positions, self._rows)
-            self._rows.lengths[rows] += torch.tensor([len(new) for _, new in block], device=self.device)
+    def _fill(self, block: Sequence[Ids], positions: Tensor) -> None:
+        """Run new ids of the rows that were opened; short ones are filled up behind their end, to be overwritten."""
+        width = positions.shape[1]
+        ids = torch.tensor([[*new, *[new[-1]] * (width - len(new))] for new in block], device=self.device)
+        self.forward.fill(ids, positions, self._rows)
+
+    def _width(self, block: Sequence[Ids]) -> int:
+        return rounded(max(map(len, block)), self.forward.grain)
 
     def _place(self, slots: Sequence[int]) -> list[int]:
         """Bring these slots to the first rows, moving as few as possible; returns the index of each row's slot."""
@@ -115,6 +104,76 @@ class RowEngine:
         self._rows.swap(first, second)
         for a, b in zip(first, second, strict=True):
             self._slots[a], self._slots[b] = self._slots[b], self._slots[a]
+
+
+class CopyingEngine(RowEngine[KeyValueRows]):
+    """For models that run through transformers: every row holds all its tokens, members get a copy of their prompt."""
+
+    def _empty(self) -> KeyValueRows:
+        return KeyValueRows(self.dtype, self.device)
+
+    def _prepare(self, contexts: Sequence[Ids], held: Sequence[Ids], budget: int) -> None:
+        rows = self._rows
+        kept = [min(_common_prefix(old, new), len(new) - 1) for old, new in zip(held, contexts, strict=True)]
+        rows.reserve(len(self._slots), max(map(len, contexts)) + budget)
+        rows.lengths[: len(kept)] = torch.tensor(kept, device=self.device)
+        leaders: dict[Ids, int] = {}
+        followers: dict[int, list[tuple[int, int]]] = {}
+        todo = []
+        for row, context in enumerate(contexts):
+            if kept[row] == len(context) - 1:
+                continue
+            leader = leaders.setdefault(context, row)
+            if leader == row:
+                todo.append((row, context[kept[row] : -1]))
+            else:
+                followers.setdefault(len(context) - 1, []).append((leader, row))
+        todo.sort(key=lambda item: (int(rows.lengths[item[0]]) > 0, len(item[1])))
+        for numbers, block in _blocks(todo):
+            self._fill(block, rows.open_block(numbers, self._width(block)))
+            rows.lengths[numbers] += torch.tensor([len(new) for new in block], device=self.device)
+        for length, pairs in followers.items():
+            rows.copy([leader for leader, _ in pairs], [row for _, row in pairs], length)
+
+
+class SharedEngine(RowEngine[SharedRows]):
+    """For models that run through `ragen.models.native`: what conversations begin with is run and kept once."""
+
+    def _empty(self) -> SharedRows:
+        return SharedRows(self.dtype, self.device)
+
+    def _prepare(self, contexts: Sequence[Ids], held: Sequence[Ids], budget: int) -> None:
+        rows = self._rows
+        starts, todo, own = [], [], []
+        for row, (old, new) in enumerate(zip(held, contexts, strict=True)):
+            kept = min(_common_prefix(old, new), len(new) - 1)
+            before = rows.prefix_length(row) if old else 0
+            if not old or kept < before:
+                starts.append((row, new[:-1]))
+                own.append(1)
+                continue
+            rows.lengths[row] = kept - before
+            own.append(len(new) - before)
+            if kept < len(new) - 1:
+                todo.append((row, new[kept:-1]))
+        rows.reserve(len(self._slots), max(own) + budget)
+        begun = rows.begin(starts)
+        for numbers, block in _blocks(sorted(begun, key=lambda item: len(item[1]))):
+            self._fill(block, rows.open_prefixes(numbers, self._width(block)))
+        for numbers, block in _blocks(sorted(todo, key=lambda item: len(item[1]))):
+            self._fill(block, rows.open_block(numbers, self._width(block)))
+            rows.lengths[numbers] += torch.tensor([len(new) for new in block], device=self.device)
+
+
+def _blocks(todo: Sequence[tuple[int, Ids]]) -> Iterator[tuple[list[int], list[Ids]]]:
+    """Cut a list of (row, ids), shortest first, into blocks of at most `BLOCK_TOKENS` tokens, padding included."""
+    start = 0
+    while start < len(todo):
+        end = start + 1
+        while end < len(todo) and (end + 1 - start) * len(todo[end][1]) <= BLOCK_TOKENS:
+            end += 1
+        yield [row for row, _ in todo[start:end]], [ids for _, ids in todo[start:end]]
+        start = end
 
 
 class PlainEngine:
@@ -165,15 +224,20 @@ class PlainEngine:
         self.release()
 
 
-def choose_engine(model: PreTrainedModel, decoder: Decoder | None, dtype: torch.dtype) -> "RowEngine | PlainEngine":
+def choose_engine(model: PreTrainedModel, decoder: Decoder | None, dtype: torch.dtype) -> "RowEngine[Any] | PlainEngine":
     """The row engine if its logits equal the plain model's on this very model, else the plain one."""
-    forward = TransformersPass(model) if decoder is None else NativePass(decoder)
-    return RowEngine(forward, dtype, model.device) if rows_agree(model, forward) else PlainEngine(model)
+
+    def engine(dtype: torch.dtype) -> RowEngine[Any]:
+        if decoder is None:
+            return CopyingEngine(TransformersPass(model), dtype, model.device)
+        return SharedEngine(NativePass(decoder), dtype, model.device)
+
+    return engine(dtype) if rows_agree(model, engine(torch.float32)) else PlainEngine(model)
 
 
 @torch.no_grad()
-def rows_agree(model: PreTrainedModel, forward: RowPass, tolerance: float = 1e-4) -> bool:
-    """Whether prefill, decoding and a second turn in rows give the logits of plain forward passes (float32).
+def rows_agree(model: PreTrainedModel, engine: RowEngine[Any], tolerance: float = 1e-4) -> bool:
+    """Whether prefill, decoding and a second turn in rows give the logits of plain forward passes, in float32.
 
     The tolerance is relative to the largest logit (at least 1).
     """
@@ -182,7 +246,6 @@ def rows_agree(model: PreTrainedModel, forward: RowPass, tolerance: float = 1e-4
     rng = np.random.default_rng(0)
     size = int(model.get_input_embeddings().weight.shape[0])
     texts = [tuple(rng.integers(size, size=n + 5).tolist()) for n in CHECK_LENGTHS]
-    engine = RowEngine(forward, torch.float32, model.device)
     try:
         for cut, turns in ((0, (0, 1)), (4, (4, 5))):
             engine.begin([Request(i, t[: n + cut], 0, 8) for i, (t, n) in enumerate(zip(texts, CHECK_LENGTHS, strict=True))])
@@ -201,7 +264,7 @@ def rows_agree(model: PreTrainedModel, forward: RowPass, tolerance: float = 1e-4
     return True
 
 
-def _common_prefix(held: tuple[int, ...], context: tuple[int, ...]) -> int:
+def _common_prefix(held: Ids, context: Ids) -> int:
     """How many leading ids agree."""
     if context[: len(held)] == held:
         return len(held)

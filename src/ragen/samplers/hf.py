@@ -78,7 +78,7 @@ class HFSampler:
         self._seen = _fingerprint(self._model)
         with _inference(self._model, torch.float32):
             self._decoder = Decoder.find(self._model) if native else None
-            self._engine: RowEngine | PlainEngine = choose_engine(self._model, self._decoder, dtype)
+            self._engine: RowEngine[Any] | PlainEngine = choose_engine(self._model, self._decoder, dtype)
 
     @property
     def reuses_cache(self) -> bool:

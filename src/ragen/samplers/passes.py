@@ -1,19 +1,22 @@
 """Forward passes over a cache of rows: through our own decoder, or through transformers."""
 
 import inspect
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from ragen.models.attention import use_attention
-from ragen.models.native import Decoder, attend, causal_blocks
+from ragen.models.native import Decoder, attend
 from ragen.models.shapes import QUERIES
 from ragen.samplers.rows import KeyValueRows
+from ragen.samplers.shared import SharedRows
+
+R_contra = TypeVar("R_contra", contravariant=True)
 
 
-class RowPass(Protocol):
+class RowPass(Protocol[R_contra]):
     """Runs a model on the new ids (n, q) of the rows that are open in a cache, at ``positions`` (n, q).
 
     ``grain``: blocks of new ids are filled up to a multiple of it, behind the end of each row.
@@ -21,11 +24,11 @@ class RowPass(Protocol):
 
     grain: int
 
-    def fill(self, ids: Tensor, positions: Tensor, rows: KeyValueRows) -> None:
+    def fill(self, ids: Tensor, positions: Tensor, rows: R_contra) -> None:
         """Compute keys and values only."""
         ...
 
-    def logits(self, ids: Tensor, positions: Tensor, rows: KeyValueRows) -> Tensor:
+    def logits(self, ids: Tensor, positions: Tensor, rows: R_contra) -> Tensor:
         """Logits (n, V) after the last id of each row."""
         ...
 
@@ -38,22 +41,22 @@ class NativePass:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
 
-    def fill(self, ids: Tensor, positions: Tensor, rows: KeyValueRows) -> None:
+    def fill(self, ids: Tensor, positions: Tensor, rows: SharedRows) -> None:
         """Compute keys and values only."""
         self._hidden(ids, positions, rows)
 
-    def logits(self, ids: Tensor, positions: Tensor, rows: KeyValueRows) -> Tensor:
+    def logits(self, ids: Tensor, positions: Tensor, rows: SharedRows) -> Tensor:
         """Logits (n, V) after the last id of each row."""
         hidden = self._hidden(ids, positions, rows).view(*ids.shape, -1)[:, -1]
         return self._decoder.head(hidden.to(rows.dtype))
 
-    def _hidden(self, ids: Tensor, positions: Tensor, rows: KeyValueRows) -> Tensor:
-        blocks = causal_blocks(positions, rows.span, self._decoder.heads, rows.dtype)
+    def _hidden(self, ids: Tensor, positions: Tensor, rows: SharedRows) -> Tensor:
+        blocks = rows.blocks(ids.shape[1], self._decoder.heads, self._decoder.shared)
 
         def look(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             queries, keys, values = (part.unflatten(0, ids.shape).transpose(1, 2) for part in (queries, keys, values))
-            keys, values = rows.update(keys, values, layer)
-            return attend(queries, keys, values, blocks, self._decoder.scale).transpose(1, 2).flatten(0, 1)
+            keys, values, prefixes = rows.update(keys, values, layer)
+            return attend(queries, keys, values, blocks, self._decoder.scale, prefixes).transpose(1, 2).flatten(0, 1)
 
         return self._decoder.hidden(ids.flatten(), positions.flatten(), look)
 

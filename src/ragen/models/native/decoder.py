@@ -23,6 +23,7 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 TOLERANCE = 1e-4
 PROBE = (9, 5, 14)  # lengths of the rows the proof compares
+PROBE_PREFIX = (4, 3, 6)  # and of the prefixes they look at apart
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")  # angles that do not depend on the length of the text
 LAYER_PARTS = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 ATTENTION_PARTS = {"q_proj", "k_proj", "v_proj", "o_proj"}
@@ -68,7 +69,10 @@ class Decoder:
         vocabulary = model.config.get_text_config().vocab_size
         rows = [(torch.arange(n, device=device) * 7919 + 13 * n) % vocabulary for n in PROBE]
         starts = torch.tensor([0, *PROBE]).cumsum(0)
-        spans = [Row(torch.arange(int(start), int(start) + n), n) for start, n in zip(starts, PROBE, strict=False)]
+        spans = []
+        for start, length, prefix in zip(starts.tolist(), PROBE, PROBE_PREFIX, strict=False):
+            keys = torch.arange(start, start + length)
+            spans += [Row(keys[:prefix], prefix), Row(keys, length - prefix, prefix)]
         positions = torch.cat([torch.arange(n, device=device) for n in PROBE])
         try:
             got = decoder.hidden(torch.cat(rows), positions, decoder.over(decoder.layout(spans, device)))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ragen.models.native.attention import Block, attend, attend_backward, causal_blocks
+from ragen.models.native.attention import Block, Prefixes, attend, attend_backward, causal_blocks
 from ragen.models.shapes import COLUMNS, QUERIES, ROWS, rounded
 
 WASTE = 1.25  # rows share a bucket while it holds at most this many times their own scores
@@ -19,28 +19,39 @@ WASTE = 1.25  # rows share a bucket while it holds at most this many times their
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row's tokens as indices into the flat batch: ``keys`` in order of position; the last ``queries`` of them ask."""
+    """One row's tokens as indices into the flat batch: ``keys`` in order of position; the last ``queries`` of them ask.
+
+    The first ``prefix`` keys are looked at apart from the rest, once for all rows that begin with the same ones.
+    """
 
     keys: Tensor
     queries: int
+    prefix: int = 0
+
+    @property
+    def own(self) -> int:
+        """Keys behind the prefix."""
+        return len(self.keys) - self.prefix
 
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
     """B rows side by side: what each place of them holds, as indices into the (N · heads) rows of the flat tokens' heads.
 
-    ``queries`` (B, heads, q) and ``keys`` (B, kv heads, k), padded with the first token's; ``real`` (B, q) bool, or None
-    where all queries are.
+    ``queries`` (B, heads, q), ``keys`` (B, kv heads, k) and ``prefixes`` (P, kv heads, columns; or None) are padded with the
+    first token's; ``real`` (B, q) bool, or None where all queries are.
     """
 
     queries: Tensor
     keys: Tensor
+    prefixes: Tensor | None
     real: Tensor | None
     blocks: list[Block]
 
-    def gather(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(N, heads, d) → (B, heads, q, d), and (N, kv heads, d) → (B, kv heads, k, d) of keys and values."""
-        return _heads(queries, self.queries), _heads(keys, self.keys), _heads(values, self.keys)
+    def gather(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+        """(N, kv heads, d) twice → own keys and values (B, kv heads, k, d), and the prefixes' (P, kv heads, columns, d)."""
+        far = None if self.prefixes is None else (_heads(keys, self.prefixes), _heads(values, self.prefixes))
+        return _heads(keys, self.keys), _heads(values, self.keys), far
 
 
 class RowLayout:
@@ -58,25 +69,27 @@ class RowLayout:
         device: torch.device,
         tokens: int | None = None,
     ) -> None:
-        found = [_indices(group) for group in _grouped_rows(rows)]
-        places = torch.cat([queries[real] for queries, _, real, _ in found])
+        found = [_indices(group, heads[1]) for group in _grouped_rows(rows)]
+        places = torch.cat([queries[real] for queries, real, *_ in found])
         asked = sum(queries.numel() for queries, *_ in found)
         self.buckets = []
         # where each head of each flat token stands among the outputs of all buckets; the last place is for those that do
         # not ask
         order = torch.full((len(places) if tokens is None else tokens, heads[0]), asked * heads[0])
         start = 0
-        for queries, keys, real, positions in found:
+        for queries, real, positions, keys, far, prefixes in found:
             (count, wide), each = queries.shape, torch.arange(heads[0])[None, :, None]
             outputs = start + torch.arange(count * heads[0] * wide).view(count, heads[0], wide)
             order[queries[real]] = outputs.transpose(1, 2)[real]
             start += outputs.numel()
+            blocks = causal_blocks(positions, keys.shape[1], heads[0], dtype, prefixes)
             self.buckets.append(
                 _Bucket(
                     (queries[:, None] * heads[0] + each).to(device),
-                    (keys[:, None] * heads[1] + torch.arange(heads[1])[None, :, None]).to(device),
+                    _of_heads(keys, heads[1]).to(device),
+                    None if far is None else _of_heads(far, heads[1]).to(device),
                     None if bool(real.all()) else real.to(device),
-                    causal_blocks(positions.to(device), keys.shape[1], heads[0], dtype),
+                    [block.to(device) for block in blocks],
                 )
             )
         self.complete = bool((order < start).all())
@@ -104,7 +117,10 @@ class _Attend(torch.autograd.Function):
     def forward(ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, layout: RowLayout, scale: float) -> Tensor:
         ctx.save_for_backward(queries, keys, values)
         ctx.layout, ctx.scale = layout, scale
-        parts = [attend(*bucket.gather(queries, keys, values), bucket.blocks, scale) for bucket in layout.buckets]
+        parts = []
+        for bucket in layout.buckets:
+            k, v, far = bucket.gather(keys, values)
+            parts.append(attend(_heads(queries, bucket.queries), k, v, bucket.blocks, scale, far))
         return layout.spread(parts)
 
     @staticmethod
@@ -113,18 +129,20 @@ class _Attend(torch.autograd.Function):
         layout = ctx.layout
         parts = []
         shape = (keys.shape[0] * keys.shape[1], keys.shape[2])
-        grad_keys, grad_values = torch.zeros(2, *shape, dtype=torch.float32, device=keys.device)
+        sums = torch.zeros(2, *shape, dtype=torch.float32, device=keys.device)  # of keys and of values
         for bucket in layout.buckets:
             up = _heads(gradient, bucket.queries)
             if bucket.real is not None:
                 up.masked_fill_(~bucket.real[:, None, :, None], 0.0)
-            q, k, v = bucket.gather(queries, keys, values)
-            found = attend_backward(up, q, k, v, bucket.blocks, ctx.scale)
+            k, v, far = bucket.gather(keys, values)
+            found = attend_backward(up, _heads(queries, bucket.queries), k, v, bucket.blocks, ctx.scale, far)
             parts.append(found[0])
-            for whole, part in zip((grad_keys, grad_values), found[1:], strict=True):  # summed in float32
-                whole.index_add_(0, bucket.keys.flatten(), part.view(-1, shape[1]).float())
-        grads = (whole.to(keys.dtype).view(keys.shape) for whole in (grad_keys, grad_values))
-        return layout.spread(parts), *grads, None, None
+            for index, pair in ((bucket.keys, found[1]), (bucket.prefixes, found[2])):
+                if index is not None:
+                    for whole, part in zip(sums, pair, strict=True):
+                        whole.index_add_(0, index.flatten(), part.reshape(-1, shape[1]).float())
+        grad_keys, grad_values = (whole.to(keys.dtype).view(keys.shape) for whole in sums)
+        return layout.spread(parts), grad_keys, grad_values, None, None
 
 
 def _heads(flat: Tensor, places: Tensor) -> Tensor:
@@ -132,15 +150,20 @@ def _heads(flat: Tensor, places: Tensor) -> Tensor:
     return flat.reshape(-1, flat.shape[-1]).index_select(0, places.flatten()).view(*places.shape, -1)
 
 
+def _of_heads(tokens: Tensor, heads: int) -> Tensor:
+    """(B, k) indices of tokens → (B, heads, k) indices of their heads."""
+    return tokens[:, None] * heads + torch.arange(heads)[None, :, None]
+
+
 def _grouped_rows(rows: Sequence[Row]) -> list[list[Row]]:
     """Rows of similar size together: greedily, in order of size, while padding stays within `WASTE`."""
     groups: list[list[Row]] = []
     own = 0
-    for row in sorted(rows, key=lambda row: (row.queries, len(row.keys))):
-        score = row.queries * len(row.keys)
-        if groups:
+    for row in sorted(rows, key=lambda row: (row.prefix > 0, row.queries, row.own)):
+        score = row.queries * row.own
+        if groups and (groups[-1][0].prefix > 0) is (row.prefix > 0):
             members = [*groups[-1], row]
-            whole = len(members) * max(r.queries for r in members) * max(len(r.keys) for r in members)
+            whole = len(members) * max(r.queries for r in members) * max(r.own for r in members)
             if whole <= WASTE * (own + score):
                 groups[-1].append(row)
                 own += score
@@ -150,19 +173,34 @@ def _grouped_rows(rows: Sequence[Row]) -> list[list[Row]]:
     return groups
 
 
-def _indices(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens that ask (B, q) and that are seen (B, k), padded with 0; which of the former are real; their positions."""
+def _indices(rows: Sequence[Row], shared: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, Prefixes | None]:
+    """What rows side by side hold, as indices of tokens padded with 0.
+
+    Returns the tokens that ask (B, q), which of them are real, their own positions, own keys (B, k), and the prefixes' keys
+    (P, columns) with who begins with which.
+    """
     count = rounded(len(rows), ROWS)
     asking = rounded(max(row.queries for row in rows), QUERIES)
-    looking = rounded(max(len(row.keys) for row in rows), COLUMNS)
+    looking = rounded(max(row.own for row in rows), COLUMNS)
     queries = torch.zeros(count, asking, dtype=torch.int64)
     keys = torch.zeros(count, looking, dtype=torch.int64)
     positions = torch.zeros_like(queries)
     real = torch.zeros(queries.shape, dtype=torch.bool)
+    of_row = torch.zeros(count, dtype=torch.int64)
+    prefixes: dict[bytes, int] = {}
+    begins: list[Tensor] = []
     for i, row in enumerate(rows):
-        length = len(row.keys)
-        keys[i, :length] = row.keys
-        queries[i, : row.queries] = row.keys[length - row.queries :]
-        positions[i, : row.queries] = torch.arange(length - row.queries, length)
+        keys[i, : row.own] = row.keys[row.prefix :]
+        queries[i, : row.queries] = row.keys[len(row.keys) - row.queries :]
+        positions[i, : row.queries] = torch.arange(row.own - row.queries, row.own)
         real[i, : row.queries] = True
-    return queries, keys, real, positions
+        begin = row.keys[: row.prefix]
+        of_row[i] = prefixes.setdefault(begin.numpy().tobytes(), len(prefixes))
+        begins += [begin] if of_row[i] == len(begins) else []
+    if rows[0].prefix == 0:
+        return queries, real, positions, keys, None, None
+    lengths = torch.tensor([len(begin) for begin in begins])
+    far = torch.zeros(len(begins), rounded(int(lengths.max()), COLUMNS), dtype=torch.int64)
+    for line, begin in zip(far, begins, strict=True):
+        line[: len(begin)] = begin
+    return queries, real, positions, keys, far, Prefixes(of_row, lengths, far.shape[1], shared)
