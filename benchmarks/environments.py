@@ -1,12 +1,12 @@
 """Times of the built-in environments: one step, one new instance, one oracle turn. Run: python benchmarks/environments.py"""
 
 import importlib
-import random
 import sys
 import time
 from statistics import mean, quantiles
 
 from ragen.envs.registry import environment_factory, environments
+from ragen.loops.bench import environment_step
 
 ROOMS = ("bandit", "frozen_lake", "sokoban")
 INSTANCES = 300
@@ -28,26 +28,11 @@ def new_instances(env, first):
     return resets, plans
 
 
-def step_seconds(env):
-    """Mean seconds of a random step, resets not counted."""
-    draw, spent = random.Random(0), 0.0
-    env.reset(instance_seed=0, dynamics_seed=0)
-    words = env.actions()
-    for number in range(STEPS):
-        word = draw.choice(words)
-        took, step = seconds(lambda word=word: env.step(word))
-        spent += took
-        if step.terminated or step.truncated:
-            env.reset(instance_seed=number % 50, dynamics_seed=number)
-            words = env.actions()
-    return spent / STEPS
-
-
 def main(names):
     print(f"{'environment':32} {'step µs':>9} {'new instance ms':>16} {'p99':>7} {'oracle turn ms':>15}")
     for number, name in enumerate(names, start=1):
         env = environment_factory({"name": name})()
-        step = step_seconds(env)
+        step = environment_step(env, STEPS)
         resets, plans = new_instances(env, 1_000_000 * number)
         tail = quantiles(resets, n=100)[98]
         print(f"{name:32} {step * 1e6:9.1f} {mean(resets) * 1e3:16.3f} {tail * 1e3:7.2f} {mean(plans) * 1e3:15.3f}")

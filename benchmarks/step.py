@@ -45,66 +45,23 @@ def report(times, side):
 
 
 def ours(given, path):
-    import numpy as np
     import torch
 
-    from ragen.algos.credit import Credit
-    from ragen.episode import Segment
-    from ragen.learn.batch import collate_segments
-    from ragen.learn.optimizer import Optimizer
-    from ragen.learn.policy import Policy
-    from ragen.learn.update import LossSettings, update
-    from ragen.models.allocator import trim
-    from ragen.models.load import load_model, load_tokenizer
-    from ragen.samplers.base import Request, SamplingParams
-    from ragen.samplers.hf import HFSampler
+    from ragen.loops.bench import StepBench
+    from ragen.models.load import load_tokenizer
 
-    dtype = getattr(torch, given.dtype)
-    model, tokenizer = load_model(path, device=torch.device("cpu")), load_tokenizer(path)
-    texts = prompts(tokenizer, given.groups, given.prompt)
-    sampler = HFSampler(model, tokenizer, end_ids=frozenset(), dtype=dtype)
-    policy = Policy(model, dtype=dtype, pad_id=0)
-    optimizer = Optimizer(policy, learning_rate=1e-6)
-    contexts = [tuple(tokenizer(text)["input_ids"]) for text in texts for _ in range(given.members)]
+    bench = StepBench(
+        path,
+        device=torch.device("cpu"),
+        dtype=getattr(torch, given.dtype),
+        microbatch_tokens=given.microbatch_tokens,
+    )
+    tokenizer = load_tokenizer(path)
+    asked = [tuple(tokenizer(text)["input_ids"]) for text in prompts(tokenizer, given.groups, given.prompt)]
     times = []
-    for step in range(given.steps + 1):
-        start = time.perf_counter()
-        seeds = range(step * len(contexts), (step + 1) * len(contexts))
-        requests = [
-            Request(i, context, seed, given.new) for i, (context, seed) in enumerate(zip(contexts, seeds, strict=True))
-        ]
-        replies = sampler.generate(requests, SamplingParams())
-        sampler.release()
-        rollout = time.perf_counter() - start
-        rewards = torch.tensor([score(reply.text) for reply in replies]).view(given.groups, -1)
-        advantages = ((rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)).flatten()
-        rows = [np.asarray(context + reply.token_ids) for context, reply in zip(contexts, replies, strict=True)]
-        masks = [np.arange(len(row)) >= given.prompt for row in rows]
-        segments = [
-            Segment(
-                row,
-                mask,
-                np.zeros(len(row), np.float32),
-                np.where(mask, 0, -1).astype(np.int32),
-                np.zeros(len(row), np.float32),
-            )
-            for row, mask in zip(rows, masks, strict=True)
-        ]
-        batch = collate_segments(segments, pad_id=0)
-        credit = Credit(torch.where(batch.mask, advantages[:, None], 0.0), None)
-        update(
-            policy,
-            optimizer,
-            batch,
-            credit,
-            loss=LossSettings(),
-            trajectories=len(rows),
-            microbatch_tokens=given.microbatch_tokens,
-            seed=step,
-        )
-        sampler.load({}, version=step + 1)
-        trim()
-        times.append([rollout, time.perf_counter() - start])
+    for _ in range(given.steps + 1):
+        taken = bench.step(asked, given.members, given.new, score=score)
+        times.append([sum(taken.sampling), taken.total])
     report(times[1:], "ours")
 
 
