@@ -244,3 +244,27 @@ def test_the_runs_name_is_the_presets_unless_it_is_given_one(model, tmp_path, mo
     assert main(["train", "bandit-starpo-s-grpo-tiny", "--seed", "3"]) == 2
     assert main(["train", "bandit-starpo-s-grpo-tiny", "--run.name", "mine"]) == 2
     assert seen == [("", "bandit-starpo-s-grpo-tiny"), ("mine", "bandit-starpo-s-grpo-tiny")]
+
+
+def test_bench_prints_a_step_in_parts(model, capsys):
+    words = ["--groups=2", "--members=2", "--prompt=6", "--new=3", "--turns=2", "--between=4", "--steps=1"]
+    assert main(["bench", str(model), *words, "--model.dtype=float32", "--run.threads=1"]) == 0
+    said = capsys.readouterr().out
+    for part in (
+        "float32, 1 thread\n",
+        "step 0 ",
+        "warm-up",
+        "step 1 ",
+        "sampling ",
+        "by turn",
+        "update ",
+        "peak memory",
+        "sokoban",
+    ):
+        assert part in said, part
+
+
+def test_bench_refuses_sizes_that_cannot_be(model, capsys):
+    for words, named in ((["--groups", "0"], "'0' is not a whole number"), (["--turns", "50"], "does not fit")):
+        assert main(["bench", str(model), *words]) == 2
+        assert named in capsys.readouterr().err
