@@ -1,5 +1,7 @@
 """A tokenizer and small random models of several architectures, built from configurations."""
 
+import itertools
+
 import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -38,8 +40,9 @@ def tokenizer():
     return tiny.build_tokenizer(tiny.texts()[:60])
 
 
-def build(kind, vocabulary, seed=0):
-    config = CONFIG_MAPPING[kind](**{"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": 2, **ARCHITECTURES[kind]})
+def build(kind, vocabulary, seed=0, settings=None):
+    own = ARCHITECTURES[kind] if settings is None else settings
+    config = CONFIG_MAPPING[kind](**{"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": 2, **own})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
@@ -57,3 +60,32 @@ def llama(tokenizer):
 @pytest.fixture(scope="session", params=sorted(ARCHITECTURES))
 def model(request, tokenizer):
     return build(request.param, len(tokenizer))
+
+
+def generated(model, contexts, new, side_by_side, end=2):
+    """transformers' greedy replies, for so many contexts at a time, padded on the left."""
+    replies = []
+    for start in range(0, len(contexts), side_by_side):
+        part = contexts[start : start + side_by_side]
+        width = max(map(len, part))
+        ids = torch.tensor([[0] * (width - len(context)) + list(context) for context in part])
+        mask = torch.tensor([[0] * (width - len(context)) + [1] * len(context) for context in part])
+        whole = model.generate(
+            ids, attention_mask=mask, do_sample=False, max_new_tokens=new, eos_token_id=end, pad_token_id=0
+        )
+        rows = whole[:, width:].tolist()
+        replies += [tuple(row[: row.index(end) + 1] if end in row else row) for row in rows]
+    return replies
+
+
+def assert_same_replies(model, contexts, got, wanted):
+    """Token for token. Rounding may decide between two logits that are as good as equal, in one reply of a hundred."""
+    ties = 0
+    for context, ours, theirs in zip(contexts, got, wanted, strict=True):
+        if ours != theirs:
+            at = next(i for i, (a, b) in enumerate(itertools.zip_longest(ours, theirs)) if a != b)
+            with torch.no_grad():
+                first, second = model(torch.tensor([[*context, *theirs[:at]]])).logits[0, -1].topk(2).values.tolist()
+            assert first - second <= 1e-4, f"{context}: {ours} and {theirs}"
+            ties += 1
+    assert ties <= len(contexts) // 100

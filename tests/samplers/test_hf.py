@@ -5,26 +5,57 @@ import copy
 import numpy as np
 import pytest
 import torch
-from tests.samplers.conftest import ARCHITECTURES, build
+from tests.samplers.conftest import ARCHITECTURES, GROUPED, SMALL, assert_same_replies, build, generated
 
 from ragen.episode import StopReason
 from ragen.errors import ModelError, TrainingError
 from ragen.samplers.base import Request, SamplingParams
 from ragen.samplers.engines import PlainEngine
 from ragen.samplers.hf import HFSampler
-from ragen.samplers.passes import NativePass
+from ragen.samplers.passes import NativePass, TransformersPass
 from ragen.samplers.rows import KeyValueRows
 
 GREEDY = SamplingParams(temperature=0)
+NATIVE = {"llama", "qwen2", "qwen3"}
+# how each of these is run: by our own decoder, over kept rows through transformers, or plainly
+OTHERS = {
+    "mistral": (NativePass, {**GROUPED, "sliding_window": None}),
+    "olmo2": (TransformersPass, GROUPED),
+    "granite": (TransformersPass, {**GROUPED, "logits_scaling": 2.0}),
+    "gpt_neo": (
+        PlainEngine,
+        {
+            "hidden_size": 48,
+            "num_layers": 2,
+            "num_heads": 4,
+            "attention_types": [[["global", "local"], 1]],
+            "window_size": 9,
+            "max_position_embeddings": 512,
+        },
+    ),
+    "bloom": (PlainEngine, {"hidden_size": 48, "n_layer": 2, "n_head": 4, "pad_token_id": 0}),
+    "mamba": (PlainEngine, {**SMALL, "state_size": 4}),
+}
 
 
 def make(model, tokenizer, ends=frozenset({2}), dtype=torch.float32, native=True):
     return HFSampler(model, tokenizer, end_ids=frozenset(ends), dtype=dtype, native=native)
 
 
-def prompts(count, vocabulary, longest=30, seed=0):
+def prompts(count, vocabulary, shortest=1, longest=30, seed=0):
     rng = np.random.default_rng(seed)
-    return [tuple(rng.integers(3, vocabulary, size=rng.integers(1, longest)).tolist()) for _ in range(count)]
+    return [tuple(rng.integers(3, vocabulary, size=rng.integers(shortest, longest)).tolist()) for _ in range(count)]
+
+
+def path(sampler):
+    """What runs the model: the engine, or its pass over kept rows."""
+    return type(getattr(sampler._engine, "forward", sampler._engine))
+
+
+def greedy(sampler, contexts, new=12):
+    completions = sampler.generate([Request(i, context, 0, new) for i, context in enumerate(contexts)], GREEDY)
+    assert all(set(completion.logprobs) == {0.0} for completion in completions)
+    return [completion.token_ids for completion in completions]
 
 
 def forward(model, context, ids, temperature=1.0):
@@ -42,17 +73,40 @@ def assert_like_forward(model, context, completion, temperature=1.0):
 
 
 def test_every_architecture_of_the_attention_interface_keeps_its_cache(model, tokenizer):
-    assert make(model, tokenizer).reuses_cache
+    sampler = make(model, tokenizer)
+    assert sampler.reuses_cache
+    assert path(sampler) is (NativePass if model.config.model_type in NATIVE else TransformersPass)
 
 
 def test_greedy_is_what_transformers_generates_token_for_token(model, tokenizer):
-    contexts = prompts(40, len(tokenizer))
-    got = make(model, tokenizer).generate([Request(i, c, 0, 12) for i, c in enumerate(contexts)], GREEDY)
-    for context, completion in zip(contexts, got, strict=True):
-        ids = torch.tensor([context])
-        whole = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=12, eos_token_id=2)
-        assert completion.token_ids == tuple(whole[0, len(context) :].tolist())
-        assert set(completion.logprobs) == {0.0}
+    contexts = prompts(40, len(tokenizer), shortest=3, longest=61)
+    wanted = generated(model, contexts[:30], 12, side_by_side=15) + generated(model, contexts[30:], 12, side_by_side=1)
+    assert_same_replies(model, contexts, greedy(make(model, tokenizer), contexts), wanted)
+
+
+@pytest.mark.parametrize("kind", sorted(OTHERS))
+def test_greedy_is_the_same_whichever_way_a_model_is_run(kind, tokenizer):
+    way, settings = OTHERS[kind]
+    model = build(kind, len(tokenizer), settings=settings)
+    sampler = make(model, tokenizer)
+    assert path(sampler) is way
+    contexts = prompts(12, len(tokenizer), shortest=3, longest=61)
+    # a recurrent model reads padding, too: one context at a time
+    wanted = generated(model, contexts, 8, side_by_side=1 if kind == "mamba" else 6)
+    assert_same_replies(model, contexts, greedy(sampler, contexts, 8), wanted)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_two_hundred_prompts_of_mixed_length(llama, tokenizer, native):
+    contexts = prompts(200, len(tokenizer), shortest=3, longest=61, seed=8)
+    sampler = make(llama, tokenizer, native=native)
+    got = greedy(sampler, contexts)
+    assert_same_replies(llama, contexts, got, generated(llama, contexts, 12, side_by_side=50))
+    assert_same_replies(llama, contexts[:20], got[:20], generated(llama, contexts[:20], 12, side_by_side=1))
+    sampler.release()
+    requests = [Request(i, context, i, 12) for i, context in enumerate(contexts)]
+    for request, completion in zip(requests, sampler.generate(requests, SamplingParams()), strict=True):
+        assert_like_forward(llama, request.context, completion)
 
 
 def test_a9_log_probabilities_equal_a_plain_pass_over_three_turns_of_uneven_rows(model, tokenizer):

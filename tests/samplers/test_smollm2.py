@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from tests.samplers.conftest import assert_same_replies, generated
 
+from ragen.models import tiny
 from ragen.models.load import load_model, load_tokenizer
 from ragen.models.resolve import resolve_model
 from ragen.samplers.base import Request, SamplingParams
 from ragen.samplers.hf import HFSampler
 
 CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+PROMPTS = 200
 QUESTIONS = ("Name a fruit.", "What is two plus two? Answer in one short sentence.", "Say hello.")
 
 
@@ -48,3 +51,20 @@ def test_greedy_replies_are_those_of_generate(loaded):
         ids = torch.tensor([context])
         whole = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=8)
         assert reply.token_ids == tuple(whole[0, len(context) :].tolist())
+
+
+@pytest.mark.full
+@pytest.mark.smollm2
+def test_greedy_replies_to_two_hundred_prompts_are_those_of_generate(loaded):
+    """Pieces of 3 to 60 tokens out of the environments' texts; ``generate`` has them in batches, padded on the left."""
+    model, tokenizer = loaded
+    text = tokenizer.encode("\n".join(tiny.texts()))
+    rng = np.random.default_rng(0)
+    starts, lengths = rng.integers(len(text) - 60, size=PROMPTS), rng.integers(3, 61, size=PROMPTS)
+    contexts = [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+    sampler = HFSampler(model, tokenizer, end_ids=frozenset({tokenizer.eos_token_id}), dtype=torch.float32)
+    requests = [Request(i, tuple(context), 0, 8) for i, context in enumerate(contexts)]
+    got = [reply.token_ids for reply in sampler.generate(requests, SamplingParams(temperature=0))]
+    sampler.release()
+    wanted = generated(model, contexts, 8, side_by_side=25, end=tokenizer.eos_token_id)
+    assert_same_replies(model, contexts, got, wanted)
