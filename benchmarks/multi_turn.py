@@ -319,7 +319,7 @@ def main():
     for name, value in DEFAULTS.items():
         parser.add_argument(f"--{name}", type=type(value), default=value)
     given = parser.parse_args()
-    if given.groups * given.members % given.microbatch_rows:
+    if given.trl and given.groups * given.members % given.microbatch_rows:
         parser.error("--microbatch_rows must divide groups × members")
     if given.side:
         {"ours": ours, "trl": trl}[given.side](given, Path(given.model))

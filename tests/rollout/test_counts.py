@@ -20,6 +20,7 @@ from ragen.samplers.base import SamplingParams
 from ragen.samplers.hf import HFSampler
 from ragen.samplers.passes import NativePass
 from ragen.samplers.rows import KeyValueRows
+from ragen.samplers.shared import SharedRows
 from ragen.text.chat import ChatRenderer
 
 TURNS = 5
@@ -41,7 +42,7 @@ class Work:
 def watch(monkeypatch: pytest.MonkeyPatch) -> Work:
     """Count from now on."""
     work, longest = Work(), 0
-    hidden, fill, update = Decoder.hidden, NativePass.fill, KeyValueRows.update
+    hidden, fill, update, share = Decoder.hidden, NativePass.fill, KeyValueRows.update, SharedRows.update
 
     def counted(self: Decoder, ids: torch.Tensor, *rest: Any) -> Any:
         work.ids.append(len(ids))
@@ -51,17 +52,28 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Work:
         work.filled.append(ids.numel())
         fill(self, ids, *rest)
 
-    def updated(self: KeyValueRows, keys: torch.Tensor, values: torch.Tensor, layer: int, *rest: Any, **more: Any) -> Any:
+    def read(columns: int, length: int) -> None:
         nonlocal longest
+        longest = max(longest, length)
+        work.read.append((columns, longest))
+
+    def updated(self: KeyValueRows, keys: torch.Tensor, values: torch.Tensor, layer: int, *rest: Any, **more: Any) -> Any:
         found = update(self, keys, values, layer, *rest, **more)
         if keys.shape[2] == 1 and layer == 0:
-            longest = max(longest, int(self.lengths.max()) + 1)
-            work.read.append((found[0].shape[2], longest))
+            read(found[0].shape[2], int(self.lengths.max()) + 1)
+        return found
+
+    def shared(self: SharedRows, keys: torch.Tensor, values: torch.Tensor, layer: int) -> Any:
+        found = share(self, keys, values, layer)
+        if keys.shape[2] == 1 and layer == 0:
+            own, begun = int(self.lengths.max()), max(self.prefix_length(row) for row in range(self.rows))
+            read(found[0].shape[2] + found[2][0].shape[2], own + begun + 1)
         return found
 
     monkeypatch.setattr(Decoder, "hidden", counted)
     monkeypatch.setattr(NativePass, "fill", filled)
     monkeypatch.setattr(KeyValueRows, "update", updated)
+    monkeypatch.setattr(SharedRows, "update", shared)
     return work
 
 
@@ -156,5 +168,5 @@ def test_a_step_reads_about_as_many_columns_as_the_longest_row_has(
     groups, work = play(tokenizer, monkeypatch, groups=2, members=3, reply=12, native=native)
     assert len(work.read) == steps(groups)
     assert work.read[-1][1] > 1.5 * work.read[0][1]
-    for columns, longest in work.read:  # room for the next steps, and an eighth more where it was too small
-        assert longest <= columns <= max(longest + 2 * COLUMNS, longest * 9 // 8 + COLUMNS)
+    for columns, longest in work.read:  # prompt and rest rounded up, room for the next steps, an eighth more where it grew
+        assert longest <= columns <= longest * 9 // 8 + 3 * COLUMNS
