@@ -8,7 +8,7 @@ import ragen
 from ragen.envs import check_environment
 from ragen.seeding import derive
 
-ORDER = ("green", "blue", "red")  # told to nobody: only the reward teaches it
+RIGHT = "blue"  # told to nobody: only the reward teaches it
 
 
 class LockSettings(ragen.EnvSettings):
@@ -20,7 +20,7 @@ class LockSettings(ragen.EnvSettings):
 
 
 class Lock(ragen.Environment):
-    """Pull three levers in the right order. A right one opens a bolt (reward 1/3), a wrong one does nothing."""
+    """A door with three bolts and three levers. One lever opens a bolt a pull (reward 1/3), the others do nothing."""
 
     settings_class = LockSettings
 
@@ -30,7 +30,7 @@ class Lock(ragen.Environment):
         return ragen.Observation(self.state())
 
     def step(self, action: str) -> ragen.Step:
-        right = action == ORDER[self.bolts]
+        right = action == RIGHT
         self.bolts += right
         info = {"success": self.success, "action_is_valid": True, "action_is_effective": right}
         return ragen.Step(self.state(), 1 / 3 if right else 0.0, terminated=self.success, info=info)
@@ -52,12 +52,12 @@ class Lock(ragen.Environment):
         return str(self.room)  # evaluation instances are kept out of training by this text
 
     def plan(self) -> tuple[str, ...]:
-        return (ORDER[self.bolts],)  # optional: best play, shown beside the agent
+        return (RIGHT,)  # optional: best play, shown beside the agent
 
 
 if __name__ == "__main__":
     print("contract:", check_environment(Lock) or "holds")
-    result = ragen.train("bandit-starpo-s-grpo-tiny", {"steps": 40}, env=Lock)
+    result = ragen.train("bandit-starpo-s-grpo-tiny", {"steps": 20}, env=Lock)
     if result.before and result.after:
         print(f"success {result.before.success:.2f} → {result.after.success:.2f}; look: ragen show {result.run}")
     else:
