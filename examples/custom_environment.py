@@ -1,5 +1,7 @@
 """An environment of your own in one file: a lock that opens by trial. Run it: ``python examples/custom_environment.py``.
 
+It takes some minutes and ended at success 0.06 → 1.00 on 128 fixed instances (seed 0; docs/log.md has the intervals).
+
 The class is all that training needs; docs/environments.md says what each method means. From the command line:
 ``ragen train bandit-starpo-s-grpo-tiny --env examples/custom_environment.py:Lock``.
 """
