@@ -2,7 +2,7 @@
 
     python benchmarks/growth.py [MODEL] [--steps 3] [--dtype auto]
 
-Each point is a process of its own: 2 groups of 4 conversations, a prompt of 128 tokens, one reply of 32, and one of the sizes
+Each point is a process of its own: 2 groups of 4 conversations, a prompt of 128 tokens, a reply of 32, and one of the sizes
 changed; between turns 32 tokens are given. The first step warms up and is not counted; medians and the peak memory are
 printed, with the exponent of the growth between neighbours: log of the ratio over log of the ratio of sizes.
 """
