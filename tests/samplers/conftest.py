@@ -62,7 +62,7 @@ def model(request, tokenizer):
     return build(request.param, len(tokenizer))
 
 
-def generated(model, contexts, new, side_by_side, end=2):
+def generated(model, contexts, new, side_by_side, ends=(2,)):
     """transformers' greedy replies, for so many contexts at a time, padded on the left."""
     replies = []
     for start in range(0, len(contexts), side_by_side):
@@ -71,10 +71,11 @@ def generated(model, contexts, new, side_by_side, end=2):
         ids = torch.tensor([[0] * (width - len(context)) + list(context) for context in part])
         mask = torch.tensor([[0] * (width - len(context)) + [1] * len(context) for context in part])
         whole = model.generate(
-            ids, attention_mask=mask, do_sample=False, max_new_tokens=new, eos_token_id=end, pad_token_id=0
+            ids, attention_mask=mask, do_sample=False, max_new_tokens=new, eos_token_id=list(ends), pad_token_id=0
         )
-        rows = whole[:, width:].tolist()
-        replies += [tuple(row[: row.index(end) + 1] if end in row else row) for row in rows]
+        for row in whole[:, width:].tolist():
+            last = next((i for i, token in enumerate(row) if token in ends), new - 1)
+            replies.append(tuple(row[: last + 1]))
     return replies
 
 

@@ -66,5 +66,5 @@ def test_greedy_replies_to_two_hundred_prompts_are_those_of_generate(loaded):
     requests = [Request(i, tuple(context), 0, 8) for i, context in enumerate(contexts)]
     got = [reply.token_ids for reply in sampler.generate(requests, SamplingParams(temperature=0))]
     sampler.release()
-    wanted = generated(model, contexts, 8, side_by_side=25, end=tokenizer.eos_token_id)
+    wanted = generated(model, contexts, 8, side_by_side=25, ends=(tokenizer.eos_token_id,))
     assert_same_replies(model, contexts, got, wanted)
