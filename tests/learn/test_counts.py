@@ -1,16 +1,15 @@
 """What an update costs, in counts: tokens and passes, logits of sampled tokens only, no table of B · T · V numbers."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
+from tests.counting import tokens
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ragen.algos.credit import Credit
-from ragen.episode import Group
 from ragen.learn import head
 from ragen.learn.batch import Batch, collate
 from ragen.learn.optimizer import Optimizer
@@ -27,16 +26,6 @@ def run(policy: Policy, batch: Batch, budget: int) -> None:
     optimizer = Optimizer(policy, learning_rate=1e-3, critic_learning_rate=1e-3)
     settings = LossSettings(entropy_coef=0.01)
     update(policy, optimizer, batch, Credit(advantages), loss=settings, trajectories=1000, microbatch_tokens=budget, seed=0)
-
-
-def tokens(groups: Sequence[Group]) -> int:
-    """All tokens of the trajectories, the prompt that a group shares counted once."""
-    total = 0
-    for group in groups:
-        shared = len(group.trajectories[0].turns[0].prompt_ids)
-        lengths = [sum(len(t.prompt_ids) + len(t.completion.token_ids) for t in row.turns) for row in group.trajectories]
-        total += shared + sum(length - shared for length in lengths)
-    return total
 
 
 @pytest.mark.parametrize(("budget", "count"), [(200, 4), (5000, 1)])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.counting import tokens
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ragen.envs import environments
@@ -116,16 +117,6 @@ def play(
     )
     assert all(len(trajectory.turns) == TURNS for trajectory in played.trajectories)
     return played.groups, work
-
-
-def tokens(groups: Sequence[Group]) -> int:
-    """All tokens of the trajectories, the prompt that a group shares counted once."""
-    total = 0
-    for group in groups:
-        shared = len(group.trajectories[0].turns[0].prompt_ids)
-        lengths = [sum(len(t.prompt_ids) + len(t.completion.token_ids) for t in row.turns) for row in group.trajectories]
-        total += shared + sum(length - shared for length in lengths)
-    return total
 
 
 def steps(groups: Sequence[Group]) -> int:

@@ -13,20 +13,17 @@ from torch import Tensor
 from transformers import Cache
 
 from ragen.models.shapes import COLUMNS, rounded
+from ragen.samplers.store import Store, step_places
 
 
 class KeyValueRows(Cache):  # type: ignore[misc]
-    """A transformers cache whose rows have lengths of their own.
-
-    Storage is (2, rows, kv heads, columns, width) a layer: keys, then values.
-    """
+    """A transformers cache whose rows have lengths of their own."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(layers=[])
         self.dtype, self.device = dtype, device
-        self.rows, self.columns = 0, 0
         self.lengths = torch.zeros(0, dtype=torch.int64, device=device)
-        self._store: dict[int, Tensor] = {}
+        self._store = Store(dtype, device)
         self._targets: Tensor | None = None  # rows written by a block; None while the first `_active` rows decode
         self._active = 0
         self._starts = self.lengths
@@ -38,10 +35,12 @@ class KeyValueRows(Cache):  # type: ignore[misc]
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Write the new keys and values (n, kv heads, q, width) and return all that the queries may see."""
-        held = self._held(layer_idx, key_states)
+        held = self._store.layer(layer_idx, key_states)
         if self._targets is None:
             both = torch.cat([key_states, value_states]).to(self.dtype)
-            held.view(-1, held.shape[-1])[self._step_places(held)] = both.view(-1, held.shape[-1])
+            if self._places is None:
+                self._places = step_places(held, self._starts)
+            held.view(-1, held.shape[-1])[self._places] = both.view(-1, held.shape[-1])
             # whole rows: a product over part of the columns would copy them first, each layer and step
             return held[0, : self._active], held[1, : self._active]
         columns = self._starts[:, None] + torch.arange(key_states.shape[2], device=self.device)
@@ -50,22 +49,6 @@ class KeyValueRows(Cache):  # type: ignore[misc]
         if self._fresh:
             return key_states, value_states
         return held[0, self._targets, :, : self._span], held[1, self._targets, :, : self._span]
-
-    def _held(self, layer: int, like: Tensor) -> Tensor:
-        if layer not in self._store:
-            # zeros, not empty: a masked key has weight 0, and 0 · NaN from old memory would be NaN
-            shape = (2, self.rows, like.shape[1], self.columns, like.shape[3])
-            self._store[layer] = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        return self._store[layer]
-
-    def _step_places(self, held: Tensor) -> Tensor:
-        """Indices (2 · active · kv heads,) of the vectors that a step writes; the same for every layer."""
-        if self._places is None:
-            _, rows, heads, columns, _ = held.shape
-            row = torch.arange(self._active, device=self.device)[:, None] * heads + torch.arange(heads, device=self.device)
-            keys = (row * columns + self._starts[:, None]).flatten()
-            self._places = torch.cat([keys, keys + rows * heads * columns])
-        return self._places
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """How many columns the queries may see, from column 0."""
@@ -84,20 +67,22 @@ class KeyValueRows(Cache):  # type: ignore[misc]
 
     # What the sampler does with it.
 
+    @property
+    def rows(self) -> int:
+        """Rows there is room for."""
+        return self._store.rows
+
+    @property
+    def columns(self) -> int:
+        """Columns there is room for."""
+        return self._store.columns
+
     def reserve(self, rows: int, columns: int) -> None:
         """Make room for so many rows and columns; what is held stays."""
-        if rows <= self.rows and columns <= self.columns:
-            return
-        if columns > self.columns:
-            columns = rounded(max(columns, self.columns + self.columns // 8), COLUMNS)
-        rows, columns = max(rows, self.rows), max(columns, self.columns)
-        used = int(self.lengths.max()) if self.rows else 0
-        for layer, old in self._store.items():
-            self._store[layer] = old.new_zeros(2, rows, old.shape[2], columns, old.shape[4])
-            self._store[layer][:, : self.rows, :, :used] = old[:, :, :, :used]
-        lengths = self.lengths.new_zeros(rows)
-        lengths[: self.rows] = self.lengths
-        self.rows, self.columns, self.lengths = rows, columns, lengths
+        self._store.reserve(rows, columns)
+        more = self.rows - len(self.lengths)
+        if more > 0:
+            self.lengths = torch.cat([self.lengths, self.lengths.new_zeros(more)])
 
     def open_block(self, rows: Sequence[int], width: int) -> Tensor:
         """The next forward pass appends ``width`` columns to these rows; returns their positions (n, width)."""
@@ -126,8 +111,7 @@ class KeyValueRows(Cache):  # type: ignore[misc]
 
     def copy(self, source: Sequence[int], target: Sequence[int], columns: int) -> None:
         """Give the target rows the first ``columns`` of the source rows (and that length)."""
-        for held in self._store.values():
-            held[:, target, :, :columns] = held[:, source, :, :columns]
+        self._store.move(target, source, columns)
         self.lengths[target] = columns
 
     def swap(self, first: Sequence[int], second: Sequence[int]) -> None:
@@ -135,7 +119,5 @@ class KeyValueRows(Cache):  # type: ignore[misc]
         if not first:
             return
         into, out = [*first, *second], [*second, *first]
-        used = int(self.lengths[into].max())
-        for held in self._store.values():
-            held[:, into, :, :used] = held[:, out, :, :used]
+        self._store.move(into, out, int(self.lengths[into].max()))
         self.lengths[into] = self.lengths[out]

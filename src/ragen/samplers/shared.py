@@ -11,45 +11,9 @@ from torch import Tensor
 
 from ragen.models.native import Block, Prefixes, causal_blocks
 from ragen.models.shapes import COLUMNS, rounded
+from ragen.samplers.store import Store, step_places
 
 Ids = tuple[int, ...]
-
-
-class Store:
-    """Keys and values of a layer each, (2, rows, kv heads, columns, width), all zeros where nothing was written.
-
-    Zeros, because a masked key has weight 0, and 0 · NaN from old memory would be NaN.
-    """
-
-    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
-        self.dtype, self.device = dtype, device
-        self.rows, self.columns = 0, 0
-        self._held: dict[int, Tensor] = {}
-
-    def layer(self, number: int, like: Tensor) -> Tensor:
-        """The layer's tensor; ``like`` (…, kv heads, q, width) tells its shape."""
-        if number not in self._held:
-            shape = (2, self.rows, like.shape[-3], self.columns, like.shape[-1])
-            self._held[number] = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        return self._held[number]
-
-    def reserve(self, rows: int, columns: int) -> None:
-        """Make room for so many rows and columns; what is held stays."""
-        if rows <= self.rows and columns <= self.columns:
-            return
-        if columns > self.columns:
-            columns = rounded(max(columns, self.columns + self.columns // 8), COLUMNS)
-        rows, columns = max(rows, self.rows), max(columns, self.columns)
-        for number, old in self._held.items():
-            new = old.new_zeros(2, rows, old.shape[2], columns, old.shape[4])
-            new[:, : self.rows, :, : self.columns] = old
-            self._held[number] = new
-        self.rows, self.columns = rows, columns
-
-    def swap(self, into: Sequence[int], out: Sequence[int], used: int) -> None:
-        """Put the first ``used`` columns of the rows ``out`` where ``into`` are."""
-        for held in self._held.values():
-            held[:, into, :, :used] = held[:, out, :, :used]
 
 
 class SharedRows:
@@ -157,7 +121,9 @@ class SharedRows:
         prefixes = (far[0], far[1]) if self.prefixes.columns else None
         if self._targets is None:
             both = torch.cat([keys, values]).to(self.dtype)
-            held.view(-1, held.shape[-1])[self._step_places(held)] = both.view(-1, held.shape[-1])
+            if self._places is None:
+                self._places = step_places(held, self._starts)
+            held.view(-1, held.shape[-1])[self._places] = both.view(-1, held.shape[-1])
             # whole rows: a product over part of the columns would copy them first, each layer and step
             return held[0, : self._active], held[1, : self._active], prefixes
         columns = self._starts[:, None] + torch.arange(keys.shape[2], device=self.device)
@@ -166,20 +132,11 @@ class SharedRows:
         seen = self._seen(keys.shape[2])
         return held[0, self._targets, :, :seen], held[1, self._targets, :, :seen], prefixes
 
-    def _step_places(self, held: Tensor) -> Tensor:
-        """Indices (2 · active · kv heads,) of the vectors that a step writes; the same for every layer."""
-        if self._places is None:
-            _, rows, heads, columns, _ = held.shape
-            row = torch.arange(self._active, device=self.device)[:, None] * heads + torch.arange(heads, device=self.device)
-            keys = (row * columns + self._starts[:, None]).flatten()
-            self._places = torch.cat([keys, keys + rows * heads * columns])
-        return self._places
-
     def swap(self, first: Sequence[int], second: Sequence[int]) -> None:
         """Exchange rows pairwise."""
         if not first:
             return
         into, out = [*first, *second], [*second, *first]
-        self.own.swap(into, out, int(self.lengths[into].max()))
+        self.own.move(into, out, int(self.lengths[into].max()))
         for table in (self.lengths, self.of_row):
             table[into] = table[out]
