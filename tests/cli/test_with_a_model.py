@@ -264,7 +264,13 @@ def test_bench_prints_a_step_in_parts(model, capsys):
         assert part in said, part
 
 
-def test_bench_refuses_sizes_that_cannot_be(model, capsys):
-    for words, named in ((["--groups", "0"], "'0' is not a whole number"), (["--turns", "50"], "does not fit")):
+def test_bench_refuses_sizes_that_cannot_be_and_settings_that_change_nothing(model, capsys):
+    cases = (
+        (["--groups", "0"], "'0' is not a whole number"),
+        (["--turns", "50"], "does not fit"),
+        (["--rollout.groups", "4"], "'rollout.groups' means nothing to ragen bench"),
+        (["--optim", "{learning_rate: 1e-5}"], "'optim.learning_rate' means nothing"),
+    )
+    for words, named in cases:
         assert main(["bench", str(model), *words]) == 2
         assert named in capsys.readouterr().err

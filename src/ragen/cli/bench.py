@@ -6,16 +6,18 @@ counts as lost time.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import positive, refuse_model
+from ragen.errors import ConfigError
 
 if TYPE_CHECKING:
     from ragen.loops.bench import StepBench, StepTimes
 
-OVERRIDES: str | None = "settings may follow as --section.key VALUE, e.g. --model.dtype float32 --run.threads 4"
+_SETTINGS = ("model.device", "model.dtype", "run.threads", "optim.microbatch_tokens")
+OVERRIDES: str | None = f"settings may follow as --section.key VALUE: {', '.join(_SETTINGS)}"
 _SIZES = {"groups": 8, "members": 16, "prompt": 130, "new": 48, "turns": 1, "between": 40, "steps": 3}
 _HELP = {
     "groups": "prompts a step",
@@ -41,6 +43,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.config import load_config
 
     refuse_model(overrides, "the argument MODEL")
+    _refuse_others(overrides)
     config = load_config({}, [*overrides, f"--model.name={args.model}"])
     path, _ = find_model(args.model)
 
@@ -72,6 +75,20 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     _table(bench, times[1:], rates[dtype], args)
     _environments()
     return 0
+
+
+def _refuse_others(overrides: Sequence[str]) -> None:
+    """Raise ConfigError for a setting that would change nothing here."""
+    from ragen.config.load import parse_overrides
+
+    for key, value in parse_overrides(overrides):
+        keys = [f"{key}.{name}" for name in value] if isinstance(value, Mapping) else [key]
+        for name in keys:
+            if name not in _SETTINGS:
+                raise ConfigError(
+                    f"setting '{name}' means nothing to ragen bench: it takes {', '.join(_SETTINGS)}, and the sizes that "
+                    "ragen bench --help lists"
+                )
 
 
 def _short(dtype: object) -> str:

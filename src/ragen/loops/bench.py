@@ -160,8 +160,8 @@ def product_rate(dtype: torch.dtype, device: torch.device) -> float:
     def seconds() -> float:
         begun = time.perf_counter()
         torch.mm(x, x)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
         return time.perf_counter() - begun
 
     return 2 * SQUARE**3 / median([seconds() for _ in range(30)])
