@@ -7,6 +7,7 @@ oneDNN compiles a kernel for every size it meets, about 0.4 MB each, so sizes th
 TOKENS = 32
 COLUMNS = 32
 QUERIES = 16
+FILL = 8
 ROWS = 4
 
 

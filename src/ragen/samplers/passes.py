@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from ragen.models.attention import use_attention
 from ragen.models.native import Decoder, attend
-from ragen.models.shapes import QUERIES
+from ragen.models.shapes import FILL
 from ragen.samplers.rows import KeyValueRows
 from ragen.samplers.shared import SharedRows
 
@@ -36,7 +36,7 @@ class RowPass(Protocol[R_contra]):
 class NativePass:
     """Runs `ragen.models.native.Decoder`."""
 
-    grain = QUERIES
+    grain = FILL
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
