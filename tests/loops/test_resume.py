@@ -42,6 +42,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lora-kl": {"model.lora.rank": 4, "loss.kl_coef": 0.01},
     "kl-in-reward": {"advantage.name": "gae", "loss.kl_coef": 0.1, "loss.kl_in": "reward", "loss.kl_estimator": "k1"},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
+    "resample-replay": {
+        "rollout.resample": 2,
+        "filter.metric": "entropy",
+        "filter.strategy": "top_k",
+        "filter.value": 2,
+        "replay.size": 3,
+        "replay.ratio": 1.0,
+    },
+    "pool-curriculum-replay-ppo": {
+        "rollout.instances": 5,
+        "rollout.explore": 0.3,
+        "curriculum.stages": [{"env": {"max_turns": 1}, "until": 1}, {"env": {"size": 2}, "advance_at": 0.1}],
+        "curriculum.window": 2,
+        "replay.size": 4,
+        "advantage.name": "gae",
+    },
 }
 
 
@@ -80,6 +96,10 @@ def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> 
     assert (resumed.steps, len(resumed.history)) == (4, 2)  # E2, E4: the later steps only
     assert len(recorded(straight.run)) == 4
     assert any(row["rollout/return_std"] > 0 for row in recorded(straight.run))  # there was something to learn from
+    if "replay.size" in more:
+        assert all(row["replay/groups"] > 0 for row in recorded(resumed.run)[2:])
+    if "curriculum.stages" in more:
+        assert len({row["rollout/stage"] for row in recorded(resumed.run)}) > 1
     assert_same_run(straight.run, resumed.run)
 
 

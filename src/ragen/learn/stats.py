@@ -8,9 +8,9 @@ from math import isfinite
 class UpdateStats:
     """Numbers of one update; `ragen.metrics.METRICS` defines each under ``update/<name>``. None = does not apply.
 
-    Means over optimiser steps (None when none was taken), except ``mismatch_*`` and ``explained_variance`` (taken before the
-    update over all sampled tokens) and ``learning_rate`` (of the last step). ``non_finite`` counts steps left out for
-    non-finite numbers.
+    Means over optimiser steps (None when none was taken), except ``mismatch_*``, ``replay_*`` and ``explained_variance``
+    (taken before the update) and ``learning_rate`` (of the last step). ``non_finite`` counts steps left out for non-finite
+    numbers.
     """
 
     loss: float | None
@@ -27,6 +27,9 @@ class UpdateStats:
     value_loss: float | None = None
     explained_variance: float | None = None
     kl: float | None = None
+    replay_ratio_mean: float | None = None
+    replay_ratio_max: float | None = None
+    replay_ess: float | None = None
 
     @property
     def skipped(self) -> int:

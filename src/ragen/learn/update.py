@@ -1,11 +1,13 @@
 """The update: k passes over a collected batch, in mini-batches of E trajectories (arXiv 2504.20073, StarPO).
 
-π_old is the learner itself before the first optimiser step. The first mini-batch takes it from its own forward pass, the
+π_old is the learner itself before the first optimiser step; in rows of older policies (replay) it is the recorded behaviour
+policy. The first mini-batch takes it from its own forward pass, the
 others from a pass before it with the same micro-batches, so every ratio is exactly 1 until the first step. All segments of
 a trajectory share a mini-batch, and token weights are those of the mini-batch, so the split into micro-batches does not
 matter.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ragen.algos.credit import Credit
+from ragen.algos.importance import ratio_summary
 from ragen.algos.kl import kl_estimate
 from ragen.algos.losses import explained_variance, losses, value_loss
 from ragen.algos.reduce import Aggregation, token_weights
@@ -58,13 +61,23 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """(R, T) numbers the loss reads; ``old_*`` are the learner's before its first step, filled in before they are read."""
+    """(R, T) numbers the loss reads; ``old_*`` are the learner's before its first step, filled in before they are read.
+
+    In rows marked in ``recorded`` (R,) the loss reads ``behaviour`` in place of ``old_logprobs``.
+    """
 
     advantages: Tensor
     targets: Tensor | None
     reference: Tensor | None
     old_logprobs: Tensor
     old_values: Tensor
+    behaviour: Tensor
+    recorded: Tensor
+
+    def ratio_base(self, micro: MicroBatch) -> Tensor:
+        """log π_old (N,) of a micro-batch's sampled tokens."""
+        place = micro.rows, micro.columns
+        return torch.where(self.recorded[micro.rows], self.behaviour[place], self.old_logprobs[place])
 
 
 def update(
@@ -80,32 +93,27 @@ def update(
     online_k: int = 1,
     trajectory_weights: Tensor | None = None,
     reference: Tensor | None = None,
+    recorded: Tensor | None = None,
 ) -> UpdateStats:
     """Run ``online_k`` passes of ⌈M / E⌉ optimiser steps over the batch's M trajectories, E = ``trajectories``.
 
     Each pass shuffles the trajectories by a seed derived from ``seed``; the last, partial mini-batch counts too.
     ``microbatch_tokens`` bounds the processed tokens of a forward pass and changes results by rounding only. ``credit`` has
     value targets for a policy with a critic; ``trajectory_weights`` (M,) multiply the loss of each trajectory (soft filter);
-    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0.
+    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0; ``recorded`` (R,) bool marks rows
+    of older policies: their π_old is the behaviour policy as recorded.
 
     Raises:
         ValueError: a KL term without reference, or a critic without value targets.
         TrainingError: non-finite numbers three steps in a row.
     """
-    tables = _tables(policy, batch, credit, loss, reference)
+    tables = _tables(policy, batch, credit, loss, reference, recorded)
     sums: dict[str, list[float]] = defaultdict(list)
     non_finite = 0
     with policy.training_mode():
         for number in range(online_k):
-            windows = _windows(
-                policy,
-                batch,
-                loss,
-                trajectories,
-                microbatch_tokens,
-                derive(seed, "train", "order", number),
-                trajectory_weights,
-            )
+            order = derive(seed, "train", "order", number)
+            windows = _windows(policy, batch, loss, trajectories, microbatch_tokens, order, trajectory_weights)
             if number == 0:
                 _remember(policy, windows[1:], tables)
             for index, window in enumerate(windows):
@@ -119,7 +127,9 @@ def update(
     return _stats(batch, tables, sums, optimizer, non_finite)
 
 
-def _tables(policy: Policy, batch: Batch, credit: Credit, loss: LossSettings, reference: Tensor | None) -> _Tables:
+def _tables(
+    policy: Policy, batch: Batch, credit: Credit, loss: LossSettings, reference: Tensor | None, recorded: Tensor | None
+) -> _Tables:
     if loss.kl_coef > 0 and reference is None:
         raise ValueError("loss.kl_coef is above 0: give the reference's log-probabilities (Reference.logprobs)")
     if policy.kind != "none" and credit.value_targets is None:
@@ -127,7 +137,8 @@ def _tables(policy: Policy, batch: Batch, credit: Credit, loss: LossSettings, re
     targets = credit.value_targets if policy.kind != "none" else None
     reference = reference if loss.kl_coef > 0 else None
     empty = torch.zeros(batch.ids.shape, dtype=torch.float32)
-    return _Tables(credit.advantages, targets, reference, empty, empty.clone())
+    recorded = torch.zeros(len(batch.ids), dtype=torch.bool) if recorded is None else recorded
+    return _Tables(credit.advantages, targets, reference, empty, empty.clone(), batch.behaviour_logprobs, recorded)
 
 
 def _windows(
@@ -195,7 +206,7 @@ def _terms(
     weights, mean = at(window.weights), at(window.value_weights)
     arrays = {
         "logprobs": outputs.logprobs,
-        "old_logprobs": at(tables.old_logprobs),
+        "old_logprobs": tables.ratio_base(micro).to(policy.device),
         "advantages": at(tables.advantages),
         "weights": weights,
     }
@@ -219,7 +230,9 @@ def _stats(
     batch: Batch, tables: _Tables, sums: Mapping[str, list[float]], optimizer: Optimizer, non_finite: int
 ) -> UpdateStats:
     means = {name: float(np.mean(values)) for name, values in sums.items()}
-    mismatch = (tables.old_logprobs - batch.behaviour_logprobs)[batch.mask].abs()
+    moved = tables.old_logprobs - batch.behaviour_logprobs
+    mismatch = moved[batch.mask & ~tables.recorded[:, None]].abs()
+    replay = ratio_summary(moved[batch.mask & tables.recorded[:, None]])
     explained = None if tables.targets is None else float(explained_variance(tables.old_values, tables.targets, batch.mask))
     return UpdateStats(
         loss=means.get("loss"),
@@ -229,11 +242,14 @@ def _stats(
         entropy=means.get("entropy"),
         grad_norm=means.get("grad_norm"),
         mismatch_mean=float(mismatch.mean()),
-        mismatch_max=float(mismatch.max()),
+        mismatch_max=float(mismatch.max()) if mismatch.numel() else math.nan,
         learning_rate=optimizer.learning_rate,
         optimizer_steps=len(sums["loss"]),
         non_finite=non_finite,
         value_loss=means.get("value_loss"),
         explained_variance=explained,
         kl=means.get("kl"),
+        replay_ratio_mean=replay.get("mean"),
+        replay_ratio_max=replay.get("max"),
+        replay_ess=replay.get("ess"),
     )

@@ -14,7 +14,7 @@ from ragen.algos.kl import kl_estimate
 from ragen.algos.losses import losses
 from ragen.config.schema import Config
 from ragen.envs import Environment
-from ragen.errors import CheckpointError
+from ragen.errors import CheckpointError, ConfigError
 from ragen.learn.batch import Batch
 from ragen.learn.checkpoint import load_state, save_state
 from ragen.learn.lora import Lora, require_peft
@@ -23,7 +23,7 @@ from ragen.learn.policy import CriticKind, Policy
 from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
 from ragen.learn.update import LossSettings, update
-from ragen.loops.carried import Carried
+from ragen.loops.carried import Carried, read_carried
 from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
@@ -31,6 +31,7 @@ from ragen.models.load import load_model
 from ragen.models.memory import Activations, check_memory, memory_estimate, model_size
 from ragen.models.resolve import resolve_model
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
+from ragen.rollout.pool import visited
 from ragen.rollout.runner import EnvironmentFactory, Rules
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
@@ -41,7 +42,8 @@ LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: ab
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The parts of a run. ``held_out`` are content keys of evaluation instances; ``others`` further evaluation worlds.
+    """The parts of a run. ``held_out`` are content keys of evaluation instances; ``others`` further evaluation worlds;
+    ``stages`` the worlds of a curriculum, before the run's own.
 
     ``start`` is the number of steps already done, ``carried`` what the last of them handed on.
     """
@@ -49,6 +51,7 @@ class Session:
     config: Config
     run: RunDirectory
     world: World
+    stages: tuple[World, ...]
     others: tuple[World, ...]
     agent: Agent
     policy: Policy
@@ -84,8 +87,10 @@ class Session:
         """The reference's log-probabilities (R, T), where there is a KL term."""
         return None if self.reference is None else self.reference.logprobs(batch, self.config.optim.microbatch_tokens)
 
-    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, seed: int) -> UpdateStats:
-        """The update with this run's settings; ``weights`` (M,) are those of the trajectories."""
+    def update(
+        self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, recorded: Tensor | None, seed: int
+    ) -> UpdateStats:
+        """The update with this run's settings; ``weights`` (M,) are those of the trajectories, ``recorded`` rows are old."""
         optim = self.config.optim
         loss = loss_settings(self.config)
         return update(
@@ -100,6 +105,7 @@ class Session:
             online_k=optim.online_k,
             trajectory_weights=weights,
             reference=reference if loss.kl_coef > 0 else None,
+            recorded=recorded,
         )
 
     def checkpoint(self, step: int, carried: Carried) -> Path:
@@ -108,6 +114,7 @@ class Session:
 
         def write(folder: Path) -> None:
             save_state(folder, self.policy, self.optimizer, self.agent.tokenizer, extra)
+            carried.write_replay(folder)
             write_settings(folder, self.config)
 
         return self.run.checkpoints.save(step, write)
@@ -137,6 +144,7 @@ class Plan:
 
     config: Config
     world: World
+    stages: tuple[World, ...]
     others: tuple[World, ...]
     estimator: AdvantageEstimator
     held_out: frozenset[str]
@@ -155,17 +163,27 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     if config.model.lora.rank:
         require_peft()
     world = build_world(config.env, env)
+    stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     losses.get(config.loss.name)
-    return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))
+    return Plan(config, world, stages, others, estimator, held_out_contents(config, (world, *others)))
+
+
+def stage_world(config: Config, number: int, env: type[Environment] | EnvironmentFactory | None) -> World:
+    """The world of a curriculum's stage ``number`` (from 0): the run's own with the stage's settings on top."""
+    try:
+        return build_world({**config.env, **config.curriculum.stages[number].env}, env)
+    except ConfigError as error:
+        raise ConfigError(f"curriculum.stages, stage {number + 1}: {error}") from None
 
 
 def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint | None = None) -> Session:
     """Load and (where asked) warm up the model, then begin the run in ``place``, or go on with it from ``point``."""
     config, estimator = plan.config, plan.estimator
+    start, carried = (0, Carried()) if point is None else (point.step, read_carried(point.checkpoint, point.step))
     if point is not None:
-        _check_held_out(plan, point)
+        _check_held_out(plan, point.trained, carried)
     listener.on_start(config, place)
     # adapters and the reference belong to the model RL began with; anything else is whole in the checkpoint
     from_start = point is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
@@ -179,7 +197,10 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     reference = Reference(policy) if config.loss.kl_coef > 0 else None
     optimizer = _optimizer(policy, config)
     run = RunDirectory.create(config, place) if point is None else point.run
-    start, carried = (0, Carried()) if point is None else _restore(point, policy, optimizer)
+    if point is not None:
+        load_state(point.checkpoint, policy, optimizer)
+        point.run.cut_after(point.step)
+        point.run.write_config()
     agent.sampler.load(policy.model.state_dict(), version=start)
     run.write_provenance(
         device=str(agent.device), dtype=str(agent.dtype), threads=threads, started_from=agent.path.name, step=start
@@ -188,6 +209,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         config=run.config,
         run=run,
         world=plan.world,
+        stages=plan.stages,
         others=plan.others,
         agent=agent,
         policy=policy,
@@ -209,26 +231,19 @@ def held_out_contents(config: Config, worlds: Sequence[World]) -> frozenset[str]
     return frozenset().union(*(contents(world.make, specs) for world in worlds))
 
 
-def _check_held_out(plan: Plan, point: ResumePoint) -> None:
+def _check_held_out(plan: Plan, trained: Config, carried: Carried) -> None:
     """With other evaluation settings than before, nothing trained already may be among the evaluation instances."""
-    trained = point.trained
     if not plan.held_out or trained.eval == plan.config.eval:
         return
     before = held_out_contents(trained, (plan.world, *(build_world({"name": name}) for name in trained.eval.also)))
-    specs = [
-        spec
-        for step in range(point.step)
-        for spec in training_specs(
-            plan.world.name,
-            plan.world.make,
-            seed=trained.seed,
-            step=step,
-            groups=trained.rollout.groups,
-            members=1,
-            held_out=before,
+    pool = visited(trained.seed, trained.rollout.instances, carried.cursor)
+    seen: set[str] = set()
+    for world, groups in zip((*plan.stages, plan.world), carried.spans(), strict=False):
+        instances = (pool if groups else ()) if trained.rollout.instances else groups
+        specs = training_specs(
+            world.name, world.make, seed=trained.seed, first=0, instances=instances, members=1, held_out=before
         )
-    ]
-    seen = contents(plan.world.make, specs) & plan.held_out
+        seen |= contents(world.make, specs) & plan.held_out
     if seen:
         raise CheckpointError(
             f"with eval.episodes {plan.config.eval.episodes}, eval.seed {plan.config.eval.seed} and eval.also "
@@ -262,23 +277,6 @@ def _optimizer(policy: Policy, config: Config) -> Optimizer:
         warmup_steps=optim.warmup_steps,
         grad_clip=optim.grad_clip,
     )
-
-
-def _restore(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> tuple[int, Carried]:
-    extra = load_state(point.checkpoint, policy, optimizer)
-    if extra.get("step") != point.step:
-        raise CheckpointError(
-            f"checkpoint {point.checkpoint} does not say after which step it was written; use an earlier one"
-        )
-    try:
-        carried = Carried.restored(extra["carried"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"checkpoint {point.checkpoint} does not hold what a step hands to the next ({error}); use an earlier one"
-        ) from None
-    point.run.cut_after(point.step)
-    point.run.write_config()
-    return point.step, carried
 
 
 def _check_memory(path: Path, config: Config, estimator: AdvantageEstimator) -> None:
