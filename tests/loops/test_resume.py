@@ -49,6 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "filter.value": 2,
         "replay.size": 3,
         "replay.ratio": 1.0,
+        "optim.learning_rate": 1e-4,
     },
     "pool-curriculum-replay-ppo": {
         "rollout.instances": 5,
@@ -57,6 +58,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "curriculum.window": 2,
         "replay.size": 4,
         "advantage.name": "gae",
+        "optim.learning_rate": 1e-4,
     },
 }
 
