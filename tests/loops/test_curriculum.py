@@ -51,6 +51,12 @@ def test_whichever_comes_first_ends_a_stage_and_each_has_a_step() -> None:
     assert stages_of(late, [0.0, 0.0, 1.0, 0.0]) == [0, 0, 0, 1, 2]
 
 
+def test_histories_of_instances_begin_anew_with_a_stage() -> None:
+    one = curriculum({"env": EASY, "until": 2})
+    histories = [next_stage(Carried(streaks=(0, 3)), one, done=done, success=0.0).streaks for done in (1, 2)]
+    assert histories == [(0, 3), ()]
+
+
 def test_the_groups_begun_in_each_stage_are_known_afterwards() -> None:
     carried = Carried(drawn=20, advanced=(8, 12))
     assert [list(span) for span in carried.spans()] == [list(range(8)), list(range(8, 12)), list(range(12, 20))]
