@@ -174,6 +174,19 @@ def test_b9_instances_of_a_pool_count_once_they_were_met(tmp_path: Path, carried
         loop.open_session(plan_session(changed, env=Few), tmp_path, Stops(), point)
 
 
+@pytest.mark.parametrize(("in_stage", "refused"), [(40, False), (0, True)])
+def test_b9_instances_of_a_stage_are_compared_under_its_own_settings(tmp_path: Path, in_stage: int, refused: bool) -> None:
+    env = {"size": 2, "frozen": 0.5}  # a handful of maps, which a stage on larger ones never meets
+    stages = {"stages": [{"env": {"size": 4}, "until": 5}]}
+    sections = {"preset": "frozen_lake-starpo-grpo", "env": env, "curriculum": stages, "eval": {"episodes": 1}, "steps": 9}
+    trained, changed = (load_config(sections, words) for words in ((), ("--eval.episodes=6",)))
+    carried = Carried(drawn=40, advanced=(in_stage,))
+    (tmp_path / "state.json").write_text(json.dumps({"extra": {"step": 5, "carried": carried.record()}}))
+    point = ResumePoint(RunDirectory(tmp_path, changed), tmp_path, 5, trained)
+    with pytest.raises(CheckpointError if refused else Stopped):
+        loop.open_session(plan_session(changed, env=None), tmp_path, Stops(), point)
+
+
 class Stopped(Exception):
     """The check was passed."""
 
