@@ -13,6 +13,7 @@ import ragen
 from ragen.config import load_config
 from ragen.envs import Observation
 from ragen.errors import CheckpointError
+from ragen.loops import session
 from ragen.loops import train as loop
 from ragen.loops.carried import Carried
 from ragen.loops.session import plan_session
@@ -162,8 +163,18 @@ def test_b9_an_evaluation_set_may_not_take_in_what_was_trained(tmp_path: Path, c
             loop.open_session(plan, tmp_path, listener, point)
 
 
-@pytest.mark.parametrize("carried", [Carried(), Carried(drawn=8, cursor=8), Carried(drawn=8, cursor=8, advanced=(8,))])
-def test_b9_instances_of_a_pool_count_once_they_were_met(tmp_path: Path, carried: Carried) -> None:
+@pytest.mark.parametrize("carried", [Carried(), Carried(drawn=40, cursor=8), Carried(drawn=40, cursor=8, advanced=(8,))])
+def test_b9_instances_of_a_pool_count_once_they_were_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: Carried
+) -> None:
+    asked: list[list[int]] = []
+    honest = session.training_specs
+
+    def spy(*args: Any, **named: Any) -> Any:
+        asked.append(list(named["instances"]))
+        return honest(*args, **named)
+
+    monkeypatch.setattr(session, "training_specs", spy)
     sections = {"rollout": {"instances": 8}, "eval": {"episodes": 1}, "steps": 9}
     trained, changed = (
         load_config({"preset": "bandit-starpo-grpo", **sections}, words) for words in ((), ("--eval.episodes=9",))
@@ -172,6 +183,7 @@ def test_b9_instances_of_a_pool_count_once_they_were_met(tmp_path: Path, carried
     point = ResumePoint(RunDirectory(tmp_path, changed), tmp_path, 1, trained)
     with pytest.raises(CheckpointError if carried.drawn else Stopped):
         loop.open_session(plan_session(changed, env=Few), tmp_path, Stops(), point)
+    assert asked == [list(range(8)) if carried.drawn else []]  # of the 40 groups, whose instances came back
 
 
 @pytest.mark.parametrize(("in_stage", "refused"), [(40, False), (0, True)])
