@@ -45,11 +45,13 @@ def test_all_metrics_of_a_batch_by_hand() -> None:
     std = 10.9 / math.sqrt(2)  # returns 10.8 and −0.1
     expected = {
         "rollout/success": 1 / 4,
+        "rollout/solved_groups": 1 / 2,
         "rollout/return_mean": (10.8 - 0.1 + 1 + 1) / 4,
         "rollout/return_max": 10.8,
         "rollout/task_return_mean": (10.8 + 0 + 1 + 1) / 4,
         "rollout/return_std": std / 2,
         "rollout/return_std_min": 0.0,
+        "rollout/return_std_max": std,
         "rollout/flat_groups": 0.5,
         "rollout/valid_format": 4 / 5,
         "rollout/truncated_turns": 1.0,
@@ -60,8 +62,10 @@ def test_all_metrics_of_a_batch_by_hand() -> None:
         "rollout/think_words": 3.0,
         "rollout/sampled_tokens": 18.0,
         "rollout/entropy": (16 + 2 * 4.0) / 18,
+        "rollout/entropy_spread": math.sqrt(4 * 0.6**2 + 2.4**2) / math.sqrt(5),  # of 1, 4, 1, 1, 1
         "rollout/distinct_2": 2 / 8,  # four times "go up", "up now"; "Up" has no pair
         "rollout/self_similarity": (6 * 1 + 4 / math.sqrt(3)) / 10,
+        "rollout/common_reply": 4 / 5,
         "rollout/errors": 3.0,
     }
     assert set(got) == set(expected)
@@ -127,6 +131,18 @@ def test_returns_do_not_depend_on_the_order_of_rewards() -> None:
         episode(*(turn(reward=x) for x in order)).total_return for order in itertools.permutations((-0.1, -0.1, 1.0, 0.3))
     }
     assert len(totals) == 1
+
+
+def test_the_common_reply_is_compared_letter_for_letter() -> None:
+    same = [episode(turn("a b"), turn(" a b\n")), episode(turn("A b"))]
+    assert r.common_reply(same) == pytest.approx(2 / 3)
+    assert math.isnan(r.common_reply([]))
+
+
+def test_a_group_is_solved_by_one_member_and_members_do_not_add_up() -> None:
+    won, lost = episode(turn(), success=True), episode(turn())
+    groups = [Group(0, (won, won)), Group(1, (won, lost)), Group(2, (lost, lost)), Group(3, (lost, lost))]
+    assert r.solved_groups(groups) == 0.5
 
 
 def test_an_empty_thought_counts_as_no_words_and_a_missing_one_not_at_all() -> None:
