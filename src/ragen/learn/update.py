@@ -8,7 +8,7 @@ matter.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -117,6 +117,30 @@ def update(
                     for name, value in terms.items():
                         sums[name].append(float(value))
     return _stats(batch, tables, sums, optimizer, non_finite)
+
+
+def policy_gradient_norm(
+    policy: Policy, batch: Batch, credit: Credit, rows: Tensor, *, loss: LossSettings, microbatch_tokens: int
+) -> float:
+    """‖∇ policy loss‖₂ over the actor's parameters, of the ``rows`` (R,) bool of the batch as one mini-batch, at ρ = 1.
+
+    Without entropy, KL and value terms: what the advantages alone ask for. 0.0 where no row has a sampled token. Parameters
+    and optimiser are left as they are; no gradient stays.
+    """
+    micros = policy.plan(batch, rows.nonzero().flatten().tolist(), microbatch_tokens)
+    if not micros:
+        return 0.0
+    mask = batch.mask & rows[:, None]
+    weights = token_weights(mask, batch.trajectory, loss.aggregation, constant=loss.length_constant)
+    empty = torch.zeros(batch.ids.shape, dtype=torch.float32)
+    tables = _Tables(credit.advantages, None, None, empty, empty)
+    parameters = policy.actor_parameters().values()
+    with policy.training_mode():
+        _accumulate(policy, _Window(micros, weights, weights), tables, replace(loss, entropy_coef=0.0), untouched=True)
+    norm = float(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+    for parameter in parameters:
+        parameter.grad = None
+    return norm
 
 
 def _tables(policy: Policy, batch: Batch, credit: Credit, loss: LossSettings, reference: Tensor | None) -> _Tables:
