@@ -254,11 +254,11 @@ class Config(Settings):
                 "echo_trap.action is 'rollback', but run.checkpoint_every is 0, so there is nothing to return to: set "
                 "run.checkpoint_every (for example to 10), or echo_trap.action to 'stop'"
             )
-        if (run.keep - 1) * run.checkpoint_every < trap.window - 1:
+        needed = 1 + math.ceil((2 * trap.window - 1) / run.checkpoint_every)
+        if run.keep < needed:
             raise ValueError(
-                f"echo_trap.action is 'rollback', but with run.keep {run.keep} and run.checkpoint_every "
-                f"{run.checkpoint_every} no checkpoint from before the window of {trap.window} steps is kept: set run.keep to "
-                f"{1 + math.ceil((trap.window - 1) / run.checkpoint_every)} or more"
+                f"echo_trap.action 'rollback' returns {2 * trap.window} steps or more (2 · echo_trap.window), but only "
+                f"{run.keep} checkpoints, one every {run.checkpoint_every} steps, are kept: set run.keep to {needed} or more"
             )
         if trap.filter_value is not None:
             if self.filter.strategy in ("none", "soft"):

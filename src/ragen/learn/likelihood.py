@@ -16,7 +16,7 @@ Ids = Sequence[int]
 def cross_likelihood(
     policy: Policy, prompts: Sequence[Ids], replies: Sequence[Ids], microbatch_tokens: int
 ) -> NDArray[np.float64]:
-    """log π(r_n | x_p) (nats) of every reply n after every prompt p, (N, P), summed over tokens, at the policy's temperature.
+    """log π(r_n | x_p) (nats) of each reply n after each prompt p, (N, P): sums over tokens, at the policy's temperature.
 
     Each prompt is computed once for the replies that fit into a micro-batch with it, not once a pair. Nothing is changed.
     ValueError for an empty prompt or reply.

@@ -9,10 +9,12 @@ from typing import Any
 class Carried:
     """Stored as JSON in every checkpoint, so that a resumed run goes on as an unbroken one would.
 
-    ``flat_in_row``: how many of the last steps had only flat groups.
+    ``flat_in_row``: how many of the last steps had only flat groups; ``rollbacks``: how often the run has returned to an
+    earlier checkpoint because of the Echo Trap.
     """
 
     flat_in_row: int = 0
+    rollbacks: int = 0
 
     def record(self) -> dict[str, Any]:
         """As it is stored."""

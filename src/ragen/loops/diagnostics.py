@@ -1,4 +1,4 @@
-"""Costly diagnostics on a schedule: what reasoning tells about its prompt, and what each kind of group asks of the policy."""
+"""Costly diagnostics on a schedule: what reasoning tells about its prompt, and what groups ask of the policy."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ Ids = tuple[int, ...]
 
 
 def diagnose(s: Session, groups: Sequence[Group]) -> dict[str, float]:
-    """The diagnostics of one collected batch under the policy that sampled it; nothing is changed. Names as in ``METRICS``."""
+    """The diagnostics of a collected batch under the policy that sampled it, by their logged names; nothing is changed."""
     started = time.perf_counter()
     found = reasoning_information(s, groups) | bucket_gradients(s, groups)
     return found | {"time/diagnostics_s": time.perf_counter() - started}
 
 
 def reasoning_information(s: Session, groups: Sequence[Group]) -> dict[str, float]:
-    """Mutual information between the first prompts and the reasonings that follow them; nothing for fewer than two prompts."""
+    """Mutual information between first prompts and the reasonings that follow; nothing where there are fewer than two."""
     settings = s.config.diagnostics
     prompts, reasonings, own = first_reasonings(groups, s.agent.tokenizer.decode, settings.prompts, settings.replies)
     if len(prompts) < 2:
@@ -73,7 +73,7 @@ def _thought(token_ids: Ids, decode: Callable[[Sequence[int]], str]) -> Ids:
 def bucket_gradients(s: Session, groups: Sequence[Group]) -> dict[str, float]:
     """Groups sorted by their return std, in four buckets: mean std and norm of the policy loss's gradient of each.
 
-    All groups collected take part, also those the filter leaves out. Bucket 1 has the lowest std; equal ones keep their order.
+    All groups collected take part, also those the filter leaves out. Bucket 1 has the lowest std; equal ones stay in order.
     """
     groups = [group for group in groups if group.trajectories]
     if not groups:

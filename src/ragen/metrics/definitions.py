@@ -46,7 +46,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "update/skipped": "1 where no optimiser step was taken (every group flat, or non-finite numbers), else 0",
         "update/non_finite": "optimiser steps left out because loss or gradient was not finite",
         "update/learning_rate": "actor learning rate of the last optimiser step",
-        "diagnostics/mutual_information": "mutual information (nats) between first prompt and reasoning, see docs/collapse.md",
+        "diagnostics/mutual_information": "mutual information (nats) between first prompt and reasoning (docs/collapse.md)",
         "diagnostics/retrieval_accuracy": "share of reasonings likelier under their own first prompt than under any other",
         "diagnostics/retrieval_chance": "retrieval accuracy of a reasoning that fits every prompt: 1 / prompts",
         "diagnostics/return_std_q1": "mean in-group std of the quarter of groups with the lowest std",

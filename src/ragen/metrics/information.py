@@ -14,8 +14,8 @@ def mutual_information(loglikelihood: ArrayLike, own: ArrayLike) -> float:
     """1/N Σ_n [ log π(r_n | x_{own n}) − log 1/P Σ_p π(r_n | x_p) ] (nats a reasoning): matched minus marginal.
 
     ``loglikelihood`` (N, P) holds log π(r_n | x_p), ``own`` (N,) the prompt that r_n was sampled from. An estimate of
-    I(X; R) for prompts drawn evenly from the P: 0 where the reasoning tells nothing about the prompt, log P at most, where it
-    tells which one it was; below 0 where others' prompts make a reasoning likelier than its own. NaN without a reasoning.
+    I(X; R) for prompts drawn evenly from the P: 0 where the reasoning tells nothing about the prompt; log P at most, where
+    it tells which one it was; below 0 where others' prompts make a reasoning likelier than its own. NaN without a reasoning.
     """
     table, index = _checked(loglikelihood, own)
     if not len(table):

@@ -13,7 +13,8 @@ from ragen.runs.directory import RunDirectory
 from ragen.runs.disk import write_text
 from ragen.runs.lock import locked
 
-FREE_SETTINGS = ("steps", "eval", "run")  # a resumed run may change these: what was trained so far does not depend on them
+# a resumed run may change these sections and settings: what was trained so far does not depend on them
+FREE_SETTINGS = ("steps", "eval", "diagnostics", "echo_trap.action", "echo_trap.max_rollbacks", "run")
 SETTINGS = "settings.yaml"
 
 
@@ -87,7 +88,7 @@ def _check_same(trained: Config, config: Config, path: Path) -> None:
     other = [
         f"{key} = {old.get(key)}, not {new.get(key)}"
         for key in old | new
-        if key.partition(".")[0] not in FREE_SETTINGS and old.get(key) != new.get(key)
+        if key not in FREE_SETTINGS and key.partition(".")[0] not in FREE_SETTINGS and old.get(key) != new.get(key)
     ]
     if other:
         raise CheckpointError(
