@@ -117,6 +117,12 @@ def test_a_std_that_falls_while_the_mean_does_not_rise_is_told_from_one_that_suc
     assert detect(same_std, TrapSettings(drop=0.7)).fired == ("reward std",)
 
 
+def test_what_falls_in_a_solved_task_is_no_warning() -> None:
+    assert detect(made(60, success=lambda t: 0.92, spread=late(31, 0.27, 0.0))) == NOTHING
+    assert detect(made(60, success=lambda t: 0.88, spread=late(31, 0.32, 0.0))).warning == 35
+    assert detect(made(60, success=lambda t: 0.92, spread=late(31, 0.27, 0.0)), TrapSettings(solved=0.95)).warning == 35
+
+
 def test_a_bandit_that_ends_on_the_safe_arm_is_a_trap_although_its_return_hardly_moves() -> None:
     run = made(60, success=late(20, 0.5, 0.0), spread=late(20, 0.4, 0.0))
     for row in run:
