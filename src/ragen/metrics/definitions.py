@@ -6,13 +6,16 @@ from types import MappingProxyType
 METRICS: Mapping[str, str] = MappingProxyType(
     {
         "rollout/success": "share of episodes whose task was solved (the task's own criterion)",
-        "rollout/return_mean": "mean total return of an episode: rewards and penalties",
+        "rollout/return_mean": "mean total return of an episode: all rewards and penalties",
         "rollout/return_max": "largest total return of the batch",
-        "rollout/task_return_mean": "mean task return of an episode: rewards without penalties",
+        "rollout/task_return_mean": "mean task return of an episode: the environment's rewards alone",
         "rollout/return_std": "in-group standard deviation of the total return (Bessel's correction), mean over groups",
         "rollout/return_std_min": "smallest in-group standard deviation of the total return",
         "rollout/flat_groups": "share of groups whose members all have the same total return",
         "rollout/valid_format": "share of turns with the right format and at least one valid action",
+        "rollout/process_score_mean": "mean score of the process reward a turn, in [0, 1], before its coefficient",
+        "rollout/process_reward_mean": "mean process reward of a turn: score times reward.coef",
+        "rollout/overlong_penalty_mean": "mean overlong penalty of a turn (0 or less)",
         "rollout/truncated_turns": "number of turns cut by the token budget of the reply (valid or not)",
         "rollout/effective_actions": "share of executed actions that changed the state",
         "rollout/turns": "mean number of turns an episode",
