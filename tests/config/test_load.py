@@ -123,6 +123,8 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
         ("optim.learning_rate=.nan", ["optim.learning_rate", "finite"]),
         ("optim=3", ["optim", "3"]),
         ("rollout.members=1", ["rollout.members is 1", "gae"]),
+        ("reward.coef=-1", ["reward.coef", "-1", "greater than or equal to 0"]),
+        ("reward.overlong_buffer=257", ["reward.overlong_buffer is 257", "at most 256 tokens", "rollout.max_new_tokens"]),
     ],
 )
 def test_g7_an_impossible_value_names_key_value_and_what_is_allowed(word, parts):
@@ -239,3 +241,10 @@ def test_e_is_never_more_than_the_trajectories_of_a_batch():
     config = loaded("--rollout.groups", "2", "--rollout.members", "3")
     assert config.optim.trajectories == 6
     assert loaded().optim.trajectories == 32
+
+
+def test_a_process_reward_needs_thinking():
+    assert loaded("--reward.process", "plan_agreement").reward.process == "plan_agreement"
+    with pytest.raises(ConfigError, match=r"'plan_agreement' reads the reasoning, but rollout.thinking is false: set"):
+        loaded("--reward.process", "plan_agreement", "--rollout.thinking", "false")
+    assert loaded("--rollout.thinking", "false", "--reward.overlong_buffer", "256").reward.overlong_buffer == 256
