@@ -117,7 +117,8 @@ def test_the_overlong_penalty_counts_each_replys_tokens_against_the_limit_of_a_r
     short, long = reply("x", "walk on"), reply("x" * 9, "walk on")
     limit = len(long)
     shaping = Shaping(overlong_buffer=16, overlong_coef=0.5)
-    trajectory = played(renderer, [short, long, "walk"], shaping, max_new_tokens=limit, max_trajectory_tokens=500)
+    total = len(short + long) + 10  # leaves the last reply 10 tokens
+    trajectory = played(renderer, [short, long, "walk"], shaping, max_new_tokens=limit, max_trajectory_tokens=total)
     assert [turn.overlong_penalty for turn in trajectory.turns] == [-0.5 * (16 - 8) / 16, -0.5, 0]
     assert [turn.penalty for turn in trajectory.turns] == [0, 0, -0.1]
     assert trajectory.total_return == pytest.approx(-0.25 - 0.5 - 0.1)
