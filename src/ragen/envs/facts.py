@@ -12,8 +12,8 @@ class Fact:
     """One thing that is so.
 
     ``pattern`` (a regular expression) finds each statement of it in a text of single blanks, whatever its case; what its
-    groups catch, joined by blanks, is what the statement says. It is true where that is one of ``truths`` (at least one).
-    Texts come from a policy: keep the pattern's work linear in their length.
+    groups catch, joined by blanks, is what the statement says. It is true where that is one of ``truths``; without any,
+    whatever is said of this is false. Texts come from a policy: keep the pattern's work linear in their length.
 
     >>> door = Fact(r"the door is (open|shut)", ("open",))
     >>> [door.verdict(text) for text in ("The door is  open.", "the door is open, the door is shut", "a door")]
@@ -26,8 +26,8 @@ class Fact:
     def __post_init__(self) -> None:
         if not re.compile(self.pattern).groups:
             raise ValueError(f"a fact's pattern needs a group that catches what is said, got {self.pattern!r}")
-        if not isinstance(self.truths, tuple) or not self.truths:
-            raise ValueError(f"a fact needs its truths as a tuple of one text or more, got {self.truths!r}")
+        if not isinstance(self.truths, tuple):
+            raise ValueError(f"a fact needs its truths as a tuple of texts, got {self.truths!r}")
 
     def verdict(self, text: str) -> bool | None:
         """Whether all that ``text`` says of this is true; None where it says nothing."""
@@ -46,15 +46,21 @@ def offset_parts(down: int, right: int, words: Sequence[str]) -> list[str]:
     return parts + ([f"{abs(right)} {words[3 if right > 0 else 2]}"] if right else [])
 
 
-def offset_fact(noun: str, offsets: Iterable[tuple[int, int]], words: Sequence[str]) -> Fact:
-    """Where ``noun`` lies, seen from the player: "goal is 2 down, 1 left", in either order, or "here".
+def offset_facts(noun: str, offsets: Iterable[tuple[int, int]], words: Sequence[str]) -> tuple[Fact, Fact]:
+    """Where ``noun`` lies, seen from the player, its rows and its columns: "goal is 2 down, 1 left", in either order.
 
-    Several ``offsets`` (rows down, columns right): several things of that name, each of which may be meant.
+    An axis on which the offset is 0 has no truth. Several ``offsets`` (rows down, columns right) are several
+    things of that name; each may be meant, each axis by itself.
     """
-    part = f"{NUMBER} (?:{'|'.join(re.escape(_plain(word)) for word in words)})"
-    pattern = rf"\b{noun}(?: is| lies|:) (here|{part})(?:,? (?:and )?({part}))?(?!\w)"
-    parts = [offset_parts(down, right, words) or ["here"] for down, right in offsets]
-    return Fact(pattern, tuple(" ".join(order) for each in parts for order in (each, each[::-1])))
+    names = [re.escape(_plain(word)) for word in words]
+    rows, columns = (f"{NUMBER} (?:{'|'.join(pair)})" for pair in (names[:2], names[2:]))
+    start, places = rf"\b{noun}(?: is| lies|:) ", tuple(offsets)
+    down = tuple(part for row, _ in places for part in offset_parts(row, 0, words))
+    right = tuple(part for _, column in places for part in offset_parts(0, column, words))
+    return (
+        Fact(rf"{start}(?:{columns},? (?:and )?)?({rows})(?!\w)", down),
+        Fact(rf"{start}(?:{rows},? (?:and )?)?({columns})(?!\w)", right),
+    )
 
 
 def place_fact(noun: str, places: Iterable[tuple[int, int]]) -> Fact:

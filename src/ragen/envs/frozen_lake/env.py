@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
-from ragen.envs.facts import Fact, offset_fact, offset_parts, place_fact
+from ragen.envs.facts import Fact, offset_facts, offset_parts, place_fact
 from ragen.envs.frozen_lake.maps import directions, make_lake
 from ragen.envs.frozen_lake.planning import LONGEST_BLOCK, Planner, planner
 from ragen.envs.frozen_lake.rules import DOWN, LEFT, RIGHT, UP, Lake, actual_direction, neighbours
@@ -176,7 +176,7 @@ class FrozenLake(Environment):
         """Where the goal lies, seen from the player; with ``hint: coords`` the coordinates of both instead."""
         lake = self._playing()
         if self._own.hint != "coords":
-            return (offset_fact("goal", [directions(lake, self._cell)], self._compass()),)
+            return offset_facts("goal", [directions(lake, self._cell)], self._compass())
         player, goal = divmod(self._cell, lake.size), divmod(lake.goal, lake.size)
         return place_fact("you|player", [player]), place_fact("goal", [goal])
 

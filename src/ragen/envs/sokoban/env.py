@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
-from ragen.envs.facts import Fact, offset_fact, place_fact
+from ragen.envs.facts import Fact, offset_facts, place_fact
 from ragen.envs.registry import EnvPreset, environments
 from ragen.envs.sokoban.generator import generate
 from ragen.envs.sokoban.levels import level_rows, load_levels
@@ -167,8 +167,8 @@ class SokobanEnv(Environment):
             places = (("you|player", [(row, column)]), ("box(?:es)?", boxes), ("targets?", targets))
             return tuple(place_fact(noun, where) for noun, where in places)
         words = tuple(word.lower() for word in self._own.action_words)
-        seen = (("box", boxes), ("target", targets))
-        return tuple(offset_fact(noun, [(r - row, c - column) for r, c in where], words) for noun, where in seen)
+        box, target = ([(r - row, c - column) for r, c in where] for where in (boxes, targets))
+        return offset_facts("box", box, words) + offset_facts("target", target, words)
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning that names the moves (the first 12 of a longer turn): 17 words at most."""
