@@ -63,6 +63,21 @@ class RolloutConfig(Settings):
         return texts
 
 
+class RewardConfig(Settings):
+    """Rewards beside the task's, in training only; evaluation has none of them."""
+
+    process: str = Field(
+        "none", min_length=1, description="process reward on the reasoning: none, plan_agreement, state_match"
+    )
+    coef: float = Field(
+        0.1, ge=0, le=COEF, description="process reward of a turn = coef · score; 0 = the score is only logged"
+    )
+    overlong_buffer: int = Field(
+        0, ge=0, description="the overlong penalty begins so many tokens before rollout.max_new_tokens; 0 = off"
+    )
+    overlong_coef: float = Field(0.1, ge=0, le=COEF, description="overlong penalty of a turn at the limit, in size")
+
+
 class FilterConfig(Settings):
     """Which groups train (the uncertainty filter of StarPO-S)."""
 
@@ -73,7 +88,7 @@ class FilterConfig(Settings):
         0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)"
     )
     returns: Literal["total", "task"] = Field(
-        "total", description="rank by returns with penalties (total) or without (task)"
+        "total", description="rank by the total return, or by the environment's rewards alone (task)"
     )
     max_flat_steps: int = Field(5, ge=1, description="stop after so many steps in a row in which every group is flat")
 
@@ -210,6 +225,7 @@ class Config(Settings):
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
+    reward: RewardConfig = RewardConfig()
     filter: FilterConfig = FilterConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     loss: LossConfig = LossConfig()
@@ -231,6 +247,16 @@ class Config(Settings):
                 f"rollout.members is {self.rollout.members}, so every group has reward std 0 and filter.strategy "
                 f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy "
                 "to 'none'"
+            )
+        if self.reward.process != "none" and not self.rollout.thinking:
+            raise ValueError(
+                f"reward.process '{self.reward.process}' reads the reasoning, but rollout.thinking is false: set "
+                "rollout.thinking to true, or reward.process to 'none'"
+            )
+        if self.reward.overlong_buffer > self.rollout.max_new_tokens:
+            raise ValueError(
+                f"reward.overlong_buffer is {self.reward.overlong_buffer}, but a reply has at most "
+                f"{self.rollout.max_new_tokens} tokens: set it to rollout.max_new_tokens or less"
             )
         if self.loss.kl_in == "loss" and self.loss.kl_estimator == "k1" and self.loss.kl_coef > 0:
             raise ValueError(

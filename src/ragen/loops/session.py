@@ -24,7 +24,7 @@ from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
 from ragen.learn.update import LossSettings, update
 from ragen.loops.carried import Carried
-from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
+from ragen.loops.compose import Agent, World, build_agent, build_rules, build_shaping, build_world
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model
@@ -32,6 +32,7 @@ from ragen.models.memory import Activations, check_memory, memory_estimate, mode
 from ragen.models.resolve import resolve_model
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.runner import EnvironmentFactory, Rules
+from ragen.rollout.shaping import Shaping
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
 from ragen.runs.resume import ResumePoint, write_settings
@@ -177,6 +178,7 @@ class Plan:
     world: World
     others: tuple[World, ...]
     estimator: AdvantageEstimator
+    shaping: Shaping
     held_out: frozenset[str]
 
 
@@ -196,7 +198,8 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     losses.get(config.loss.name)
-    return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))
+    shaping = build_shaping(config.reward, world)
+    return Plan(config, world, others, estimator, shaping, held_out_contents(config, (world, *others)))
 
 
 def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint | None = None) -> Session:
@@ -232,7 +235,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         optimizer=optimizer,
         reference=reference,
         estimator=estimator,
-        rules=build_rules(config.rollout, agent.max_context),
+        rules=build_rules(config.rollout, agent.max_context, plan.shaping),
         held_out=plan.held_out,
         start=start,
         carried=carried,

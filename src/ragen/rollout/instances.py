@@ -78,6 +78,7 @@ def _look_at(env: Guarded, seed: int) -> Sequence[str]:
     env.reset(instance_seed=seed, dynamics_seed=0)
     env.instructions()
     env.content()
+    env.facts()
     env.best_success()
     _ = env.success
     turn = env.plan() or env.actions()[:1]
