@@ -63,6 +63,7 @@ class Turn:
     ``prompt_ids`` are only the ids *added* before this reply since the last one (header, observation, forced text);
     ``extends`` is False where they start a new segment. ``reward`` is the environment's; ``penalty`` (≤ 0) is the
     rollout's format penalty. ``observation`` is the text the reply answered. ``invalid_actions`` counts skipped ones.
+    ``anchor`` is the environment's key of the state the turn began in (None: it gives none).
     """
 
     prompt_ids: tuple[int, ...]
@@ -74,6 +75,7 @@ class Turn:
     reward: float
     penalty: float = 0.0
     invalid_actions: int = 0
+    anchor: str | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
 
 

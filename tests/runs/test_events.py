@@ -30,6 +30,7 @@ def turns(draw):
         reward=draw(rewards),
         penalty=draw(rewards),
         invalid_actions=draw(st.integers(0, 9)),
+        anchor=draw(st.none() | st.text()),
         info={"success": draw(st.booleans()), "note": draw(st.text()), "value": draw(floats)},
     )
 

@@ -82,6 +82,11 @@ class Guarded(Environment):
         content = self._call("content()", self.inner.content)
         return None if content is None else self._text("content()", content)
 
+    def anchor(self) -> str | None:
+        """What identifies the present state, or None."""
+        anchor = self._call("anchor()", self.inner.anchor)
+        return None if anchor is None else self._text("anchor()", anchor)
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A demonstration's reasoning, without tags."""
         text = self._text("thought()", self._call("thought()", lambda: self.inner.thought(rng, actions)))

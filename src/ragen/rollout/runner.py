@@ -79,12 +79,14 @@ class EpisodeRunner:
         settings = self.env.settings
         limit = min(settings.max_actions_per_turn, settings.max_actions - self.actions_used)
         reply = parse_reply(completion.text, thinking=self.rules.thinking)
+        anchor = None
         try:
+            anchor = self.env.anchor()
             choice = choose_actions(reply, self.env.match, limit)
             steps = self._execute(choice.actions)
             success = self.env.success
         except EnvironmentFault as fault:  # as above
-            self._record(completion, (), valid=False, steps=[], info={})
+            self._record(completion, (), valid=False, steps=[], info={}, anchor=anchor)
             self.fail(fault)
             return
         info = {**(steps[-1].info if steps else {}), "success": success, "ignored_actions": choice.ignored}
@@ -92,7 +94,8 @@ class EpisodeRunner:
         if steps:
             self.observation = steps[-1].observation
         info["next_observation"] = self.observation
-        self._record(completion, executed, valid=choice.valid, steps=steps, info=info, invalid=len(choice.invalid))
+        invalid = len(choice.invalid)
+        self._record(completion, executed, valid=choice.valid, steps=steps, info=info, anchor=anchor, invalid=invalid)
         self._finish(steps)
         if self.end is None:
             self._next(choice.invalid, valid_format=choice.valid)
@@ -129,6 +132,7 @@ class EpisodeRunner:
         valid: bool,
         steps: Sequence[Step],
         info: Mapping[str, Any],
+        anchor: str | None,
         invalid: int = 0,
     ) -> None:
         self.actions_used += len(actions)
@@ -143,6 +147,7 @@ class EpisodeRunner:
             reward=float(sum(step.reward for step in steps)),
             penalty=0.0 if valid else self.rules.format_penalty,
             invalid_actions=invalid,
+            anchor=anchor,
             info={**info, "effective_actions": sum(s.info.get("action_is_effective", True) for s in steps)},
         )
         self.turns.append(turn)

@@ -155,6 +155,7 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "reward": turn.reward,
         "penalty": turn.penalty,
         "invalid_actions": turn.invalid_actions,
+        "anchor": turn.anchor,
         "info": turn.info,
     }
 
@@ -192,6 +193,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         reward=_float(record["reward"]),
         penalty=_float(record["penalty"]),
         invalid_actions=record["invalid_actions"],
+        anchor=record["anchor"],
         info=record["info"],
     )
 

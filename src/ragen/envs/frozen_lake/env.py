@@ -171,6 +171,10 @@ class FrozenLake(Environment):
         """The map in gymnasium's letters: equal for variants that show the same map differently."""
         return "frozen_lake " + "/".join(self._playing().rows())
 
+    def anchor(self) -> str:
+        """The player's cell on the map."""
+        return f"{self.content()} {self._cell}"
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning: it restates the hint, if there is one, else it names the moves (the first 7 of a longer turn).
 

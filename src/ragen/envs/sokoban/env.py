@@ -155,6 +155,10 @@ class SokobanEnv(Environment):
         rows = "\n".join(level_rows(self._playing()))
         return hashlib.blake2b(rows.encode(), digest_size=16).hexdigest()
 
+    def anchor(self) -> str:
+        """Player and boxes, on the level."""
+        return f"{self.content()} {self._player} {self._boxes:x}"
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning that names the moves (the first 12 of a longer turn): 17 words at most."""
         return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {', '.join(actions[:12])}."
