@@ -362,7 +362,7 @@ def test_a_policy_gradient_step_makes_the_rewarded_reply_likelier_and_the_other_
 
     batch = collate([Group(0, (member(0, (10, 11), 1.0), member(1, (20, 21), 0.0)))], pad_id=0)
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
-    credit = grpo(batch.rewards, batch.mask, batch.turn_ids, batch.trajectory, batch.group)
+    credit = grpo(batch.rewards, batch.mask, batch.trajectory, batch.group)
     before = policy.logprobs(batch, 100).sum(1)
     run(policy, batch, credit=credit, lr=1e-3)
     after = policy.logprobs(batch, 100).sum(1)
