@@ -122,7 +122,7 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
         ("steps=true", ["steps", "true and false"]),
         ("optim.learning_rate=.nan", ["optim.learning_rate", "finite"]),
         ("optim=3", ["optim", "3"]),
-        ("rollout.members=1", ["rollout.members is 1", "gae"]),
+        ("rollout.members=1", ["rollout.members is 1", "filter.strategy"]),
     ],
 )
 def test_g7_an_impossible_value_names_key_value_and_what_is_allowed(word, parts):
