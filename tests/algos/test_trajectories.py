@@ -2,8 +2,11 @@
 
 import math
 
+import pytest
 import torch
 
+from ragen.algos import recursion, reduce, trajectories
+from ragen.algos.advantages import advantages
 from ragen.algos.groups import centred, flat, numbered, sizes, standardized
 from ragen.algos.trajectories import Episodes, Turns, segment_rounds
 
@@ -63,3 +66,36 @@ def test_groups_are_centred_and_standardised_each_on_its_own() -> None:
 def test_combinations_of_keys_are_numbered() -> None:
     assert numbered(torch.tensor([4, 4, 9, 4]), torch.tensor([1, 0, 1, 1])).tolist() == [1, 0, 2, 1]
     assert numbered(torch.tensor([], dtype=torch.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("rule", ["gae", "bi_level_gae", "vapo", "gigpo", "reinforce_pp"])
+def test_results_do_not_depend_on_how_many_rows_and_tokens_are_handled_at_a_time(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    rows, width = 9, 11
+    turns = torch.randint(-1, 2, (rows, width)).sort(dim=1).values + torch.tensor([0, 0, 2, 0, 2, 4, 0, 0, 2])[:, None]
+    mask = (turns % 2 == 0) & (torch.rand(rows, width) < 0.7)
+    arrays = {
+        "rewards": torch.randn(rows, width),
+        "mask": mask,
+        "turn_ids": torch.where(mask, turns, -1),
+        "trajectory": torch.tensor([0, 1, 1, 2, 2, 2, 3, 4, 4]),
+        "group": torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 1]),
+        "values": torch.randn(rows, width),
+        "truncated": torch.tensor([1, 0, 0, 1, 1, 1, 0, 1, 1]).bool(),
+        "anchors": torch.randint(-1, 2, (rows, 1)).expand(rows, width),
+    }
+    settings = {"gamma": 0.9, "lam": 0.8, "gamma_turn": 0.7, "bootstrap_truncated": True, "whiten": True}
+    plain = advantages.get(rule)(arrays, settings)
+    for module, name, size in (
+        (trajectories, "ROWS", 2),
+        (trajectories, "BLOCK", 3),
+        (recursion, "COLUMNS", 4),
+        (reduce, "BLOCK", 5),
+    ):
+        monkeypatch.setattr(module, name, size)
+    small = advantages.get(rule)(arrays, settings)
+    torch.testing.assert_close(small.advantages, plain.advantages)
+    if plain.value_targets is not None:
+        torch.testing.assert_close(small.value_targets, plain.value_targets)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 Aggregation = Literal["token-mean", "trajectory-mean", "trajectory-sum"]
+BLOCK = 1 << 18  # numbers handled at a time: temporary copies stay in the processor's cache
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -30,11 +31,16 @@ def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
 
     Fewer than two values, or equal ones, give exactly 0.
     """
-    inside = values[mask].to(torch.float64)
-    out = torch.zeros_like(values)
-    if inside.numel() < 2 or bool(inside.max() == inside.min()):
-        return out
-    return out.masked_scatter_(mask, ((inside - inside.mean()) / (inside.std(correction=1) + eps)).to(values.dtype))
+    count = int(mask.sum())
+    parts = list(zip(values.flatten().split(BLOCK), mask.flatten().split(BLOCK), strict=True))
+    first = values.flatten()[mask.flatten().to(torch.uint8).argmax()] if count else values.new_zeros(())
+    if count < 2 or all(bool((torch.where(on, part, first) == first).all()) for part, on in parts):
+        return torch.zeros_like(values)
+    mean = sum(torch.where(on, part, 0).sum(dtype=torch.float64) for part, on in parts) / count
+    squares = sum(torch.where(on, part.to(torch.float64) - mean, 0).square().sum() for part, on in parts)
+    scale = (squares / (count - 1)) ** 0.5 + eps
+    whitened = [torch.where(on, (part.to(torch.float64) - mean) / scale, 0).to(values.dtype) for part, on in parts]
+    return torch.cat(whitened).view(values.shape)
 
 
 def trajectory_index(trajectory: Tensor) -> tuple[Tensor, int]:

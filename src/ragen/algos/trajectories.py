@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ragen.algos.credit import Credit
-from ragen.algos.reduce import trajectory_index
+from ragen.algos.reduce import BLOCK, trajectory_index
 
-BLOCK = 1 << 20  # tokens handled at a time: temporary copies stay in the processor's cache
+ROWS = 2048  # rows handled at a time, for the same reason as BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +127,11 @@ def blocks(rows: int, width: int) -> list[slice]:
 def segment_rounds(mask: Tensor, turn_ids: Tensor, index: Tensor) -> list[tuple[Tensor | slice, Tensor]]:
     """Pairs (rows, their trajectories): the last segment of every trajectory, then the one before it, and so on.
 
-    ``mask``, ``turn_ids`` (R, T), ``index`` (R,). Each round has at most one row a trajectory; rows without a sampled token
-    are left out where a trajectory has several rows.
+    ``mask``, ``turn_ids`` (R, T), ``index`` (R,). No pair has two rows of a trajectory, or more than ``ROWS``; rows without
+    a sampled token are left out where a trajectory has several rows.
     """
     if len(torch.unique(index)) == len(index):
-        return [(slice(None), index)]
+        return [(slice(start, start + ROWS), index[start : start + ROWS]) for start in range(0, len(index), ROWS)]
     used = mask.any(dim=1).nonzero()[:, 0]
     first = mask[used].to(torch.uint8).argmax(dim=1)
     order = torch.argsort(turn_ids[used, first], descending=True, stable=True)
@@ -139,4 +139,5 @@ def segment_rounds(mask: Tensor, turn_ids: Tensor, index: Tensor) -> list[tuple[
     rows = used[order]
     counts = torch.bincount(index[rows], minlength=int(index.max()) + 1)
     rank = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[index[rows]]
-    return [(rows[rank == k], index[rows[rank == k]]) for k in range(int(counts.max()) if len(rows) else 0)]
+    rounds = [rows[rank == k] for k in range(int(counts.max()) if len(rows) else 0)]
+    return [(part, index[part]) for each in rounds for part in each.split(ROWS)]

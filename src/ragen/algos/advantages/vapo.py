@@ -43,9 +43,9 @@ def vapo(
     lam = (1 - 1 / (length_alpha * episodes.lengths().clamp(min=1).to(torch.float64))).clamp(min=0)
     after = last_values(Turns.of(mask, turn_ids, trajectory), values, truncated) if bootstrap_truncated else None
     given = values.detach().cpu()
-    advantages, _ = backward(rewards.cpu(), given, *tables, index, gamma=gamma, decay=gamma * lam, after=after)
-    none = torch.zeros(()).expand(mask.shape)
-    targets, _ = backward(rewards.cpu(), none, *tables, index, gamma=gamma, decay=gamma, after=after)
+    advantages, targets = backward(
+        rewards.cpu(), given, *tables, index, gamma=gamma, decay=gamma * lam, target_decay=gamma, after=after
+    )
     if whiten:
         advantages = whiten_tokens(advantages, tables[0])
     return Credit(advantages.to(rewards.device), targets.to(rewards.device))
