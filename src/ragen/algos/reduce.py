@@ -32,7 +32,7 @@ def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
     Fewer than two values, or equal ones, give exactly 0.
     """
     count = int(mask.sum())
-    parts = list(zip(values.flatten().split(BLOCK), mask.flatten().split(BLOCK), strict=True))
+    parts = list(zip(torch.split(values.flatten(), BLOCK), torch.split(mask.flatten(), BLOCK), strict=True))
     first = values.flatten()[mask.flatten().to(torch.uint8).argmax()] if count else values.new_zeros(())
     if count < 2 or all(bool((torch.where(on, part, first) == first).all()) for part, on in parts):
         return torch.zeros_like(values)

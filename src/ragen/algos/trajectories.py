@@ -140,4 +140,4 @@ def segment_rounds(mask: Tensor, turn_ids: Tensor, index: Tensor) -> list[tuple[
     counts = torch.bincount(index[rows], minlength=int(index.max()) + 1)
     rank = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[index[rows]]
     rounds = [rows[rank == k] for k in range(int(counts.max()) if len(rows) else 0)]
-    return [(part, index[part]) for each in rounds for part in each.split(ROWS)]
+    return [(part, index[part]) for each in rounds for part in torch.split(each, ROWS)]
