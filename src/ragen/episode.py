@@ -65,6 +65,7 @@ class Turn:
     ``reward`` is the environment's; ``penalty`` (≤ 0) is the rollout's format penalty. ``overlong_penalty`` (≤ 0) and
     ``process_reward`` (≥ 0: a coefficient times ``process_score``, which is in [0, 1], or None without such a reward) are of
     training only and never told to the policy. ``invalid_actions`` counts skipped sub-actions.
+    ``anchor`` is the environment's key of the state the turn began in (None: it gives none).
     """
 
     prompt_ids: tuple[int, ...]
@@ -79,6 +80,7 @@ class Turn:
     overlong_penalty: float = 0.0
     process_score: float | None = None
     invalid_actions: int = 0
+    anchor: str | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @property

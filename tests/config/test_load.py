@@ -123,7 +123,7 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
         ("steps=true", ["steps", "true and false"]),
         ("optim.learning_rate=.nan", ["optim.learning_rate", "finite"]),
         ("optim=3", ["optim", "3"]),
-        ("rollout.members=1", ["rollout.members is 1", "gae"]),
+        ("rollout.members=1", ["rollout.members is 1", "filter.strategy"]),
         ("reward.coef=-1", ["reward.coef", "-1", "greater than or equal to 0"]),
         ("reward.overlong_buffer=257", ["reward.overlong_buffer is 257", "at most 256 tokens", "rollout.max_new_tokens"]),
     ],

@@ -66,6 +66,9 @@ class Faulty(Environment):
     def facts(self) -> Any:
         return self._give("facts", ())
 
+    def anchor(self) -> str | None:
+        return self._give("anchor", "here")
+
     def thought(self, rng: np.random.Generator, actions: Any) -> str:
         return self._give("thought", "Hm.")
 
@@ -121,7 +124,7 @@ TEXTS: tuple[Any, ...] = (None, 1, b"x", ["x"], {})
 
 BAD = [
     *((part, raises) for part in ("success", "reset", "step", "actions", "instructions", "match", "content", "thought")),
-    *((part, raises) for part in ("plan", "best_success", "players", "player", "facts")),
+    *((part, raises) for part in ("anchor", "plan", "best_success", "players", "player", "facts")),
     *(("success", answer(flag)) for flag in (*FLAGS, lambda: True)),
     *(("step", step(reward=reward)) for reward in REWARDS),
     *(("step", step(terminated=flag)) for flag in FLAGS),
@@ -137,6 +140,7 @@ BAD = [
     *(("instructions", answer(text)) for text in TEXTS),
     *(("match", answer(text)) for text in TEXTS[1:]),
     *(("content", answer(text)) for text in TEXTS[1:]),
+    *(("anchor", answer(text)) for text in TEXTS[1:]),
     *(("thought", answer(text)) for text in (*TEXTS, *TAGS)),
     *(("best_success", answer(value)) for value in (7.0, -0.1, float("nan"), "1", True)),
     *(("players", answer(value)) for value in (None, [], {"x": 3})),

@@ -127,6 +127,12 @@ class Environment(ABC):
         """What is so in this state, for the process reward ``state_match``; empty = it cannot be used."""
         return ()
 
+    def anchor(self) -> str | None:
+        """What identifies the present state among those of an instance: equal for equal states (what GiGPO compares); None =
+        the environment gives no such key, in no state.
+        """
+        return None
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short varied reasoning text for a demonstration that takes ``actions`` from here."""
         openers = ("I will try", "Let me go", "I choose", "My move is", "Next I take")

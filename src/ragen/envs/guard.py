@@ -90,6 +90,11 @@ class Guarded(Environment):
             raise self._broken("facts()", "a tuple of ragen.envs.Fact", facts)
         return tuple(facts)
 
+    def anchor(self) -> str | None:
+        """What identifies the present state, or None."""
+        anchor = self._call("anchor()", self.inner.anchor)
+        return None if anchor is None else self._text("anchor()", anchor)
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A demonstration's reasoning, without tags."""
         text = self._text("thought()", self._call("thought()", lambda: self.inner.thought(rng, actions)))

@@ -83,13 +83,15 @@ class EpisodeRunner:
         limit = min(settings.max_actions_per_turn, settings.max_actions - self.actions_used)
         reply = parse_reply(completion.text, thinking=self.rules.thinking)
         shaping = self.rules.shaping
+        anchor = None
         try:
+            anchor = self.env.anchor()
             choice = choose_actions(reply, self.env.match, limit)
             reasoning = shaping.reasoning(self.env, reply.thought, self.observation)
             steps = self._execute(choice.actions)
             success = self.env.success
         except EnvironmentFault as fault:  # as above
-            self._record(completion, (), valid=False, steps=[], info={})
+            self._record(completion, (), valid=False, steps=[], info={}, anchor=anchor)
             self.fail(fault)
             return
         info = {**(steps[-1].info if steps else {}), "success": success, "ignored_actions": choice.ignored}
@@ -98,8 +100,9 @@ class EpisodeRunner:
             self.observation = steps[-1].observation
         info["next_observation"] = self.observation
         score = shaping.score(reasoning, executed, valid=choice.valid)
+        invalid = len(choice.invalid)
         self._record(
-            completion, executed, valid=choice.valid, steps=steps, info=info, invalid=len(choice.invalid), score=score
+            completion, executed, valid=choice.valid, steps=steps, info=info, anchor=anchor, invalid=invalid, score=score
         )
         self._finish(steps)
         if self.end is None:
@@ -137,6 +140,7 @@ class EpisodeRunner:
         valid: bool,
         steps: Sequence[Step],
         info: Mapping[str, Any],
+        anchor: str | None,
         invalid: int = 0,
         score: float | None = None,
     ) -> None:
@@ -156,6 +160,7 @@ class EpisodeRunner:
             overlong_penalty=shaping.overlong(length, self.rules.max_new_tokens),
             process_score=score,
             invalid_actions=invalid,
+            anchor=anchor,
             info={**info, "effective_actions": sum(s.info.get("action_is_effective", True) for s in steps)},
         )
         self.turns.append(turn)

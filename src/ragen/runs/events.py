@@ -158,6 +158,7 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "overlong_penalty": turn.overlong_penalty,
         "process_score": turn.process_score,
         "invalid_actions": turn.invalid_actions,
+        "anchor": turn.anchor,
         "info": turn.info,
     }
 
@@ -198,6 +199,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         overlong_penalty=_float(record["overlong_penalty"]),
         process_score=record["process_score"],
         invalid_actions=record["invalid_actions"],
+        anchor=record["anchor"],
         info=record["info"],
     )
 

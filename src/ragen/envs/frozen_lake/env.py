@@ -180,6 +180,10 @@ class FrozenLake(Environment):
         player, goal = divmod(self._cell, lake.size), divmod(lake.goal, lake.size)
         return place_fact("you|player", [player]), place_fact("goal", [goal])
 
+    def anchor(self) -> str:
+        """The player's cell on the map."""
+        return f"{self.content()} {self._cell}"
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning: it restates the hint, if there is one, else it names the moves (the first 7 of a longer turn).
 

@@ -170,6 +170,10 @@ class SokobanEnv(Environment):
         box, target = ([(r - row, c - column) for r, c in where] for where in (boxes, targets))
         return offset_facts("box", box, words) + offset_facts("target", target, words)
 
+    def anchor(self) -> str:
+        """Player and boxes, on the level."""
+        return f"{self.content()} {self._player} {self._boxes:x}"
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning that names the moves (the first 12 of a longer turn): 17 words at most."""
         return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {', '.join(actions[:12])}."
