@@ -1,7 +1,7 @@
 """Properties every registered advantage estimator has (M1, M2, M3)."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pytest
@@ -34,12 +34,14 @@ class Rows:
     truncated: Tensor
 
     def permuted(self, order: Tensor) -> "Rows":
-        return Rows(*(getattr(self, name)[order] for name in self.__dataclass_fields__))
+        return Rows(**{name: array[order] for name, array in self.arrays().items()})
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def credit(estimator: AdvantageEstimator, rows: Rows, options: dict[str, Any]) -> Credit:
-    values = rows.values if estimator.needs_values else None
-    return estimator(rows.rewards, rows.mask, rows.turn_ids, rows.trajectory, rows.group, values, rows.truncated, **options)
+    return estimator(rows.arrays(), options)
 
 
 @st.composite

@@ -22,7 +22,6 @@ def one_row(rewards: list[float], mask: list[int], values: list[float], **option
         on,
         torch.where(on, 0, -1),
         zero,
-        zero,
         torch.tensor([values]),
         torch.tensor([bool(options.pop("truncated", False))]),
         **options,  # type: ignore[arg-type]
@@ -61,7 +60,7 @@ def test_b14_bootstrap_touches_only_the_last_segment_of_the_truncated_trajectory
     mask = torch.ones(3, 1, dtype=torch.bool)
     turns, trajectory = torch.tensor([[0], [1], [0]]), torch.tensor([0, 0, 1])
     values, truncated = torch.tensor([[1.0], [5.0], [7.0]]), torch.tensor([True, True, False])
-    got = gae(torch.zeros(3, 1), mask, turns, trajectory, trajectory, values, truncated, lam=0.0, bootstrap_truncated=True)
+    got = gae(torch.zeros(3, 1), mask, turns, trajectory, values, truncated, lam=0.0, bootstrap_truncated=True)
     assert got.advantages.tolist() == [[4.0], [0.0], [-7.0]]
 
 
@@ -71,7 +70,7 @@ def test_segments_of_a_trajectory_are_one_sequence() -> None:
     turns = torch.tensor([[1, 1], [0, -1], [-1, 0]])
     rewards = torch.tensor([[0.0, 8.0], [3.0, NAN], [NAN, 0.0]])
     trajectory = torch.tensor([4, 9, 4])
-    got = gae(rewards, mask, turns, trajectory, trajectory, torch.zeros(3, 2), gamma=0.5)
+    got = gae(rewards, mask, turns, trajectory, torch.zeros(3, 2), torch.zeros(3, dtype=torch.bool), gamma=0.5)
     assert got.advantages.tolist() == [[4.0, 8.0], [3.0, 0.0], [0.0, 2.0]]
 
 
@@ -85,21 +84,11 @@ def test_whitening_comes_after_the_value_targets() -> None:
     assert white.advantages.std().item() == pytest.approx(1, abs=1e-6)
 
 
-def test_missing_values_are_named() -> None:
-    on, zero = torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, dtype=torch.int64)
-    with pytest.raises(ValueError, match="gae needs values"):
-        gae(torch.zeros(1, 1), on, torch.zeros(1, 1), zero, zero)
-    with pytest.raises(ValueError, match="needs truncated"):
-        gae(torch.zeros(1, 1), on, torch.zeros(1, 1), zero, zero, torch.zeros(1, 1), bootstrap_truncated=True)
-
-
 def test_d6_a_batch_without_a_sampled_token_has_no_credit() -> None:
     mask, trajectory = torch.zeros(2, 3, dtype=torch.bool), torch.arange(2)
     nothing = torch.full((2, 3), NAN)
     cut = torch.ones(2, dtype=torch.bool)
-    got = gae(
-        nothing, mask, torch.full((2, 3), -1), trajectory, trajectory, nothing, cut, whiten=True, bootstrap_truncated=True
-    )
+    got = gae(nothing, mask, torch.full((2, 3), -1), trajectory, nothing, cut, whiten=True, bootstrap_truncated=True)
     assert torch.equal(got.advantages, torch.zeros(2, 3))
     assert got.value_targets is not None
     assert torch.equal(got.value_targets, torch.zeros(2, 3))
@@ -125,8 +114,8 @@ def test_equals_the_double_sum_of_the_definition(seed: int, rows: int, width: in
     generator = torch.Generator().manual_seed(seed)
     mask = torch.rand(rows, width, generator=generator) < 0.6
     rewards, values = torch.randn(2, rows, width, generator=generator)
-    trajectory = torch.arange(rows)
-    got = gae(rewards, mask, torch.where(mask, 0, -1), trajectory, trajectory, values, gamma=gamma, lam=lam)
+    cut = torch.zeros(rows, dtype=torch.bool)
+    got = gae(rewards, mask, torch.where(mask, 0, -1), torch.arange(rows), values, cut, gamma=gamma, lam=lam)
     for row in range(rows):
         expected = by_definition(rewards[row][mask[row]], values[row][mask[row]], gamma, lam)
         assert got.advantages[row][mask[row]].tolist() == pytest.approx(expected, rel=1e-4, abs=1e-5)
@@ -139,6 +128,6 @@ def test_with_gamma_lambda_one_and_no_values_it_is_reward_to_go(seed: int, width
     mask = torch.rand(1, width, generator=generator) < 0.7
     rewards = torch.randn(1, width, generator=generator) * mask
     zero = torch.zeros(1, dtype=torch.int64)
-    got = gae(rewards, mask, torch.where(mask, 0, -1), zero, zero, torch.zeros(1, width))
+    got = gae(rewards, mask, torch.where(mask, 0, -1), zero, torch.zeros(1, width), zero.bool())
     to_go = rewards.flip(1).cumsum(1).flip(1) * mask
     torch.testing.assert_close(got.advantages, to_go, rtol=1e-5, atol=1e-5)

@@ -18,9 +18,14 @@ MODES = ("token-mean", "trajectory-mean", "trajectory-sum")
 seeds = st.integers(0, 2**32 - 1)
 
 
+def apply(name: str, new: Tensor, old: Tensor, advantages: Tensor, weights: Tensor) -> LossTerms:
+    arrays = {"logprobs": new, "old_logprobs": old, "advantages": advantages, "weights": weights}
+    return losses.get(name)(arrays, {"clip_low": 0.2, "clip_high": 0.28})
+
+
 def run(name: str, new: Tensor, old: Tensor, advantages: Tensor, weights: Tensor) -> tuple[LossTerms, Tensor]:
     leaf = new.clone().requires_grad_()
-    terms = losses.get(name)(leaf, old, advantages, weights, clip_low=0.2, clip_high=0.28)
+    terms = apply(name, leaf, old, advantages, weights)
     terms.loss.backward()
     assert leaf.grad is not None
     return terms, leaf.grad
@@ -83,7 +88,7 @@ def test_m5_at_ratio_one_it_is_the_policy_gradient_and_nothing_is_clipped(name: 
 def test_old_log_probabilities_get_no_gradient(name: str) -> None:
     _, new, old, advantages, weights = sample(0)
     frozen = old.clone().requires_grad_()
-    losses.get(name)(new.requires_grad_(), frozen, advantages, weights, clip_low=0.2, clip_high=0.2).loss.backward()
+    apply(name, new.requires_grad_(), frozen, advantages, weights).loss.backward()
     assert frozen.grad is None
 
 
@@ -103,7 +108,7 @@ def test_m10_expected_loss_gradient_is_the_exact_policy_gradient(name: str) -> N
     logits = LOGITS.clone().requires_grad_()
     new = logits.log_softmax(0)[:, None]  # one row an arm, weighted by its probability
     weights = LOGITS.softmax(0)[:, None]
-    losses.get(name)(new, new.detach(), PAYOFF[:, None], weights, clip_low=0.2, clip_high=0.2).loss.backward()
+    apply(name, new, new.detach(), PAYOFF[:, None], weights).loss.backward()
     torch.testing.assert_close(logits.grad, -exact_gradient())
 
 

@@ -92,6 +92,7 @@ class AdvantageConfig(Settings):
 class LossConfig(Settings):
     """The objective of the update."""
 
+    name: str = Field("ppo_clip", description="policy loss: ppo_clip")
     clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low")
     clip_high: float = Field(0.2, gt=0, description="ε_high")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(

@@ -8,8 +8,8 @@ matter.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,12 +32,12 @@ class LossSettings:
     """loss = policy loss − entropy_coef · H + kl_coef · KL + value_coef · value loss.
 
     Policy loss, entropy and KL use the token weights of ``aggregation``; the value loss is a mean over tokens.
-    ``value_coef`` is for the value head; a separate critic has parameters and a learning rate of its own and takes 1.
+    ``name`` is the policy loss, ``own`` its settings. ``value_coef`` is for the value head; a separate critic has parameters
+    and a learning rate of its own and takes 1.
     """
 
     name: str = "ppo_clip"
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    own: Mapping[str, Any] = field(default_factory=lambda: {"clip_low": 0.2, "clip_high": 0.2})
     aggregation: Aggregation = "trajectory-mean"
     length_constant: float = 256.0
     entropy_coef: float = 0.0
@@ -193,15 +193,13 @@ def _terms(
         return table[place].to(policy.device)
 
     weights, mean = at(window.weights), at(window.value_weights)
-    rule = losses.get(loss.name)
-    policy_terms = rule(
-        outputs.logprobs,
-        at(tables.old_logprobs),
-        at(tables.advantages),
-        weights,
-        clip_low=loss.clip_low,
-        clip_high=loss.clip_high,
-    )
+    arrays = {
+        "logprobs": outputs.logprobs,
+        "old_logprobs": at(tables.old_logprobs),
+        "advantages": at(tables.advantages),
+        "weights": weights,
+    }
+    policy_terms = losses.get(loss.name)(arrays, loss.own)
     terms = {"policy_loss": policy_terms.loss, "clip_low": policy_terms.clipped_low, "clip_high": policy_terms.clipped_high}
     total = policy_terms.loss
     terms["entropy"] = (mean * outputs.entropies.detach()).sum()

@@ -11,6 +11,7 @@ from torch import Tensor
 from ragen.algos.advantages import AdvantageEstimator, advantages
 from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
+from ragen.algos.losses import losses
 from ragen.config.schema import Config
 from ragen.envs import Environment
 from ragen.errors import CheckpointError
@@ -22,6 +23,7 @@ from ragen.learn.policy import CriticKind, Policy
 from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
 from ragen.learn.update import LossSettings, update
+from ragen.loops.carried import Carried
 from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
@@ -41,7 +43,7 @@ LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: ab
 class Session:
     """The parts of a run. ``held_out`` are content keys of evaluation instances; ``others`` further evaluation worlds.
 
-    ``start`` is the number of steps already done, ``flat_in_row`` how many of the last ones had only flat groups.
+    ``start`` is the number of steps already done, ``carried`` what the last of them handed on.
     """
 
     config: Config
@@ -56,7 +58,7 @@ class Session:
     rules: Rules
     held_out: frozenset[str]
     start: int
-    flat_in_row: int
+    carried: Carried
 
     def credit(self, batch: Batch, reference: Tensor | None) -> Credit:
         """Advantages and value targets of a batch; a KL term in the reward is taken off here."""
@@ -66,17 +68,17 @@ class Session:
         if reference is not None and config.loss.kl_in == "reward":
             own = self.policy.logprobs(batch, budget)
             rewards = rewards - config.loss.kl_coef * kl_estimate(own, reference, config.loss.kl_estimator, batch.mask)
-        settings = {key: value for key, value in config.advantage.model_dump().items() if key in self.estimator.settings}
-        return self.estimator(
-            rewards,
-            batch.mask,
-            batch.turn_ids,
-            batch.trajectory,
-            batch.group,
-            self.policy.values(batch, budget) if self.estimator.needs_values else None,
-            batch.truncated,
-            **settings,
-        )
+        arrays = {
+            "rewards": rewards,
+            "mask": batch.mask,
+            "turn_ids": batch.turn_ids,
+            "trajectory": batch.trajectory,
+            "group": batch.group,
+            "truncated": batch.truncated,
+        }
+        if "values" in self.estimator.needs:
+            arrays["values"] = self.policy.values(batch, budget)
+        return self.estimator(arrays, config.advantage.model_dump())
 
     def reference_logprobs(self, batch: Batch) -> Tensor | None:
         """The reference's log-probabilities (R, T), where there is a KL term."""
@@ -100,9 +102,9 @@ class Session:
             reference=reference if loss.kl_coef > 0 else None,
         )
 
-    def checkpoint(self, step: int, flat_in_row: int) -> Path:
+    def checkpoint(self, step: int, carried: Carried) -> Path:
         """Commit the state after ``step`` steps."""
-        extra = {"step": step, "flat_in_row": flat_in_row}
+        extra = {"step": step, "carried": carried.record()}
 
         def write(folder: Path) -> None:
             save_state(folder, self.policy, self.optimizer, self.agent.tokenizer, extra)
@@ -117,8 +119,8 @@ def loss_settings(config: Config) -> LossSettings:
     as_loss = loss.kl_in == "loss"
     estimator: Literal["k2", "k3"] = "k2" if loss.kl_estimator == "k2" else "k3"
     return LossSettings(
-        clip_low=loss.clip_low,
-        clip_high=loss.clip_high,
+        name=loss.name,
+        own=loss.model_dump(),
         aggregation=loss.aggregation,
         length_constant=loss.length_constant,
         entropy_coef=loss.entropy_coef,
@@ -155,6 +157,7 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     world = build_world(config.env, env)
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
+    losses.get(config.loss.name)
     return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))
 
 
@@ -176,7 +179,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     reference = Reference(policy) if config.loss.kl_coef > 0 else None
     optimizer = _optimizer(policy, config)
     run = RunDirectory.create(config, place) if point is None else point.run
-    start, flat_in_row = (0, 0) if point is None else _restore(point, policy, optimizer)
+    start, carried = (0, Carried()) if point is None else _restore(point, policy, optimizer)
     agent.sampler.load(policy.model.state_dict(), version=start)
     run.write_provenance(
         device=str(agent.device), dtype=str(agent.dtype), threads=threads, started_from=agent.path.name, step=start
@@ -194,7 +197,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         rules=build_rules(config.rollout, agent.max_context),
         held_out=plan.held_out,
         start=start,
-        flat_in_row=flat_in_row,
+        carried=carried,
     )
 
 
@@ -235,7 +238,7 @@ def _check_held_out(plan: Plan, point: ResumePoint) -> None:
 
 
 def _policy(agent: Agent, config: Config, estimator: AdvantageEstimator) -> Policy:
-    critic: CriticKind = config.optim.critic if estimator.needs_values else "none"
+    critic: CriticKind = config.optim.critic if "values" in estimator.needs else "none"
     lora = config.model.lora
     return Policy(
         agent.model,
@@ -261,16 +264,21 @@ def _optimizer(policy: Policy, config: Config) -> Optimizer:
     )
 
 
-def _restore(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> tuple[int, int]:
+def _restore(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> tuple[int, Carried]:
     extra = load_state(point.checkpoint, policy, optimizer)
-    step, flat_in_row = extra.get("step"), extra.get("flat_in_row")
-    if step != point.step or not isinstance(flat_in_row, int):
+    if extra.get("step") != point.step:
         raise CheckpointError(
             f"checkpoint {point.checkpoint} does not say after which step it was written; use an earlier one"
         )
-    point.run.cut_after(step)
+    try:
+        carried = Carried.restored(extra["carried"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"checkpoint {point.checkpoint} does not hold what a step hands to the next ({error}); use an earlier one"
+        ) from None
+    point.run.cut_after(point.step)
     point.run.write_config()
-    return step, flat_in_row
+    return point.step, carried
 
 
 def _check_memory(path: Path, config: Config, estimator: AdvantageEstimator) -> None:
@@ -278,7 +286,7 @@ def _check_memory(path: Path, config: Config, estimator: AdvantageEstimator) -> 
     device = choose_device(config.model.device)
     rank = config.model.lora.rank
     trainable = min(size.parameters, rank * LORA_WIDTH * size.layers * size.hidden) if rank else size.parameters
-    separate = estimator.needs_values and config.optim.critic == "separate"
+    separate = "values" in estimator.needs and config.optim.critic == "separate"
     needed = memory_estimate(
         size.parameters,
         choose_dtype(config.model.dtype, device, parameters=size.parameters),

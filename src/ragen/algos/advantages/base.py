@@ -1,56 +1,24 @@
 """What an advantage estimator is, and where estimators are found by name."""
 
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
-
-from torch import Tensor
+from typing import TypeVar
 
 from ragen.algos.credit import Credit
+from ragen.algos.rule import Rule, registered
 from ragen.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Credit])
 
-
-@dataclass(frozen=True, slots=True)
-class AdvantageEstimator:
-    """A registered estimator: a pure function of a batch, with what a caller must know about it.
-
-    Call it with ``rewards`` (R, T), ``mask`` (R, T) bool, ``turn_ids`` (R, T), ``trajectory`` (R,), ``group`` (R,), where
-    ``needs_values`` also ``values`` (R, T); ``truncated`` (R,) bool; and its own settings (the names in ``settings``) as
-    keywords. Nothing off the mask is looked at. The result is on the device of ``rewards``.
-    """
-
-    compute: Callable[..., Credit]
-    needs_values: bool
-    settings: tuple[str, ...]
-
-    def __call__(
-        self,
-        rewards: Tensor,
-        mask: Tensor,
-        turn_ids: Tensor,
-        trajectory: Tensor,
-        group: Tensor,
-        values: Tensor | None = None,
-        truncated: Tensor | None = None,
-        **settings: Any,
-    ) -> Credit:
-        """Compute the credit of a batch."""
-        return self.compute(rewards, mask, turn_ids, trajectory, group, values, truncated, **settings)
-
+AdvantageEstimator = Rule[Credit]
+"""A pure function of a batch. It takes by position those of these arrays that it needs, by name: ``rewards`` (R, T),
+``mask`` (R, T) bool, ``turn_ids`` (R, T), ``trajectory`` (R,), ``group`` (R,), ``values`` (R, T, the critic's; asking for
+them makes a policy have a critic), ``truncated`` (R,) bool; and its own settings by keyword only. Nothing off the mask is
+looked at. The result is on the device of ``rewards``.
+"""
 
 advantages: Registry[AdvantageEstimator] = Registry("advantage")
 
 
-def register_advantage(name: str, *, needs_values: bool) -> Callable[[F], F]:
-    """Decorator that registers a function as an estimator; its keyword-only parameters are its settings."""
-
-    def add(compute: F) -> F:
-        parameters = inspect.signature(compute).parameters.values()
-        own = tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
-        advantages.register(name)(AdvantageEstimator(compute, needs_values, own))
-        return compute
-
-    return add
+def register_advantage(name: str) -> Callable[[F], F]:
+    """Decorator that registers a function as an estimator."""
+    return registered(advantages, name)

@@ -9,15 +9,14 @@ from ragen.algos.reduce import trajectory_layout
 from ragen.algos.reduce import whiten as whiten_tokens
 
 
-@register_advantage("gae", needs_values=True)
+@register_advantage("gae")
 def gae(
     rewards: Tensor,
     mask: Tensor,
     turn_ids: Tensor,
     trajectory: Tensor,
-    group: Tensor,
-    values: Tensor | None = None,
-    truncated: Tensor | None = None,
+    values: Tensor,
+    truncated: Tensor,
     *,
     gamma: float = 1.0,
     lam: float = 1.0,
@@ -32,20 +31,15 @@ def gae(
     ``value_targets`` = A + V, taken before ``whiten`` standardises A over the sampled tokens of the batch.
     Both results are exactly 0 off the mask. Computed in float64 on the CPU.
 
-    Shapes: ``rewards``, ``mask``, ``turn_ids``, ``values`` (R, T); ``trajectory``, ``truncated`` (R,); ``group`` is unused.
-    Raises ValueError without ``values``, or without ``truncated`` where it is needed.
+    Shapes: ``rewards``, ``mask``, ``turn_ids``, ``values`` (R, T); ``trajectory``, ``truncated`` (R,).
     Source: Schulman et al. (arXiv 1506.02438, eq. 16); over sampled tokens as in RAGEN (arXiv 2504.20073).
     """
-    if values is None:
-        raise ValueError("gae needs values: give the critic's predictions, shape (R, T)")
     device, cpu_mask = rewards.device, mask.cpu()
     layout = trajectory_layout(cpu_mask, turn_ids.cpu(), trajectory.cpu())
     reward = layout.gather(rewards.cpu().to(torch.float64))
     value = layout.gather(values.detach().cpu().to(torch.float64))
     following = torch.cat([value[:, 1:], torch.zeros(len(value), 1, dtype=value.dtype)], dim=1)[:, : value.shape[1]]
     if bootstrap_truncated:
-        if truncated is None:
-            raise ValueError("gae with bootstrap_truncated needs truncated, shape (R,)")
         cut = torch.unique(layout.index[truncated.cpu()])
         cut = cut[layout.lengths[cut] > 0]
         last = layout.lengths[cut] - 1

@@ -8,15 +8,13 @@ from ragen.algos.credit import Credit
 from ragen.algos.reduce import trajectory_layout
 
 
-@register_advantage("grpo", needs_values=False)
+@register_advantage("grpo")
 def grpo(
     rewards: Tensor,
     mask: Tensor,
     turn_ids: Tensor,
     trajectory: Tensor,
     group: Tensor,
-    values: Tensor | None = None,
-    truncated: Tensor | None = None,
     *,
     normalize_std: bool = True,
     eps: float = 1e-6,
@@ -28,7 +26,7 @@ def grpo(
     its advantages are exactly 0; so are those of a group of one. Groups may have any size and order. A trajectory
     without a sampled token takes no part in its group's statistics. Computed in float64 on the CPU.
 
-    Shapes: ``rewards``, ``mask``, ``turn_ids`` (R, T); ``trajectory``, ``group`` (R,); the rest is unused.
+    Shapes: ``rewards``, ``mask``, ``turn_ids`` (R, T); ``trajectory``, ``group`` (R,).
     Source: DeepSeekMath (arXiv 2402.03300, eq. 3 and §4.1.2); RAGEN (arXiv 2504.20073), which sums over turns.
     """
     device, cpu_mask = rewards.device, mask.cpu()

@@ -1,10 +1,12 @@
 """What a policy loss is, and where losses are found by name."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
 from torch import Tensor
 
+from ragen.algos.rule import Rule, registered
 from ragen.registry import Registry
 
 
@@ -21,24 +23,17 @@ class LossTerms:
     clipped_high: Tensor
 
 
-class PolicyLoss(Protocol):
-    """A policy loss: a pure function of tensors of one shape, (R, T) or the sampled tokens alone (N,).
+F = TypeVar("F", bound=Callable[..., LossTerms])
 
-    ``weights`` come from ``token_weights``; nothing where the weight is 0 is looked at.
-    """
-
-    def __call__(
-        self,
-        logprobs: Tensor,
-        old_logprobs: Tensor,
-        advantages: Tensor,
-        weights: Tensor,
-        *,
-        clip_low: float,
-        clip_high: float,
-    ) -> LossTerms:
-        """Compute the loss to minimise."""
-        ...
-
+PolicyLoss = Rule[LossTerms]
+"""The loss to minimise, a pure function of tensors of one shape, (R, T) or the sampled tokens alone (N,). It takes by
+position those of these that it needs, by name: ``logprobs``, ``old_logprobs`` (before the update), ``advantages``,
+``weights`` (of ``token_weights``); and its own settings by keyword only. Nothing where the weight is 0 is looked at.
+"""
 
 losses: Registry[PolicyLoss] = Registry("loss", plural="losses")
+
+
+def register_loss(name: str) -> Callable[[F], F]:
+    """Decorator that registers a function as a policy loss."""
+    return registered(losses, name)

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from ragen.algos.losses.base import LossTerms, losses
+from ragen.algos.losses.base import LossTerms, register_loss
 from ragen.algos.reduce import weighted_sum
 
 _MAX_LOG_RATIO = 20.0
 
 
-@losses.register("ppo_clip")
+@register_loss("ppo_clip")
 def ppo_clip(
     logprobs: Tensor,
     old_logprobs: Tensor,
