@@ -50,7 +50,7 @@ def test_a_study_runs_is_skipped_when_done_and_is_reported(tmp_path, monkeypatch
     assert main(["study", "run", "two.yaml"]) == 0
     assert "4 done before" in capsys.readouterr().out
     assert main(["study", "list", "two.yaml"]) == 0
-    assert capsys.readouterr().out.count("done   bandit-grpo-seed") == 4
+    assert capsys.readouterr().out.count("\ndone   ") == 4
     assert main(["study", "report", "two.yaml", "--out", "docs"]) == 0
     text = (tmp_path / "docs" / "two-tiny.md").read_text()
     assert "4 of 4 are done" in text

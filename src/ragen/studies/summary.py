@@ -98,7 +98,10 @@ def _compared(row: Row, base: Row | None) -> Row:
     if not shared:
         return row
     gaps = [row.values[seed] - base.values[seed] for seed in shared]
-    return replace(row, difference=float(np.mean(gaps)), difference_interval=mean_interval(gaps))
+    low, high = mean_interval(gaps)
+    if row.outcome.kind == "rate" and len(gaps) > 1:
+        low, high = max(-1.0, low), min(1.0, high)
+    return replace(row, difference=float(np.mean(gaps)), difference_interval=(low, high))
 
 
 def paper_number(plan: Plan, variant: Variant, outcome: Outcome) -> str:
