@@ -3,7 +3,8 @@
 import pytest
 from tests.studies.conftest import TEXT
 
-from ragen.config import load_config
+from ragen.config import Config, load_config
+from ragen.config.schema import LossConfig
 from ragen.errors import ConfigError
 from ragen.studies.grid import plan_study, run_name
 from ragen.studies.schema import parse_study
@@ -56,11 +57,21 @@ def test_a_name_is_made_of_what_is_trained_and_not_of_where_it_is_kept():
     assert names[4].startswith("bandit-grpo-seed1-")
 
 
-def test_a_setting_at_its_default_does_not_change_the_name():
-    """So that runs keep their names when a later version adds a setting."""
-    plain = load_config("bandit-starpo-grpo-tiny")
-    same = load_config("bandit-starpo-grpo-tiny", {"rollout.temperature": 1.0, "loss.value_clip": 0.2})
-    assert run_name(plain) == run_name(same)
+class LaterLoss(LossConfig):
+    """The section of a later version, which has one setting more."""
+
+    new: float = 0.5
+
+
+class Later(Config):
+    loss: LaterLoss = LaterLoss()
+
+
+def test_a_setting_added_later_changes_a_name_only_where_it_is_used():
+    now = load_config("bandit-starpo-grpo-tiny")
+    values = now.model_dump()
+    assert run_name(Later.model_validate(values)) == run_name(now)
+    assert run_name(Later.model_validate({**values, "loss": {**values["loss"], "new": 0.7}})) != run_name(now)
 
 
 @pytest.mark.parametrize(
