@@ -53,8 +53,8 @@ def test_a_name_is_made_of_what_is_trained_and_not_of_where_it_is_kept():
     ]
     assert names[0] == names[1] == names[2]
     assert len(set(names)) == 4
-    assert names[0].startswith("bandit-grpo-seed0-")
-    assert names[4].startswith("bandit-grpo-seed1-")
+    assert names[0].startswith("bandit-starpo-grpo-seed0-")
+    assert names[4].startswith("bandit-starpo-grpo-seed1-")
 
 
 class LaterLoss(LossConfig):

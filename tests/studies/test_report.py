@@ -6,7 +6,9 @@ import re
 import pytest
 
 from ragen.errors import CheckpointError
+from ragen.studies.content import Content
 from ragen.studies.figure import bands
+from ragen.studies.page import html_page
 from ragen.studies.report import VERDICT, report_files
 
 
@@ -116,3 +118,12 @@ def test_bands_are_mean_and_range_of_the_seeds_that_have_a_value():
     assert low.tolist() == [1.0, 2.0, 2.0]
     assert high.tolist() == [3.0, 2.0, 2.0]
     assert all(part.size == 0 for part in bands([[]]))
+
+
+def test_no_text_of_a_report_is_taken_for_html():
+    bad = "<i>&"
+    table = [[bad], [bad]]
+    content = Content(bad, [(bad, bad)], bad, {bad: table}, settings=bad, runs=table, figure="<svg></svg>")
+    page = html_page(content)
+    assert "<i>" not in page
+    assert page.count("&lt;i&gt;&amp;") == 2 + 2 + 1 + 3 + 1 + 2

@@ -106,4 +106,4 @@ def test_a_study_that_fails_tells_where_and_ends_with_1(tmp_path, monkeypatch, c
     said = capsys.readouterr().out
     assert said.count("no model") == 4  # while it runs, and at the end
     assert "2 failed" in said
-    assert "studies/logs/bandit-grpo-seed0" in said
+    assert "studies/logs/bandit-starpo-grpo-seed0" in said

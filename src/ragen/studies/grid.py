@@ -15,6 +15,7 @@ from ragen.envs import find_environment
 from ragen.envs.locate import label
 from ragen.errors import ConfigError
 from ragen.registry import nearest
+from ragen.runs.summary import paper_name
 from ragen.studies.outcomes import parse_outcome
 from ragen.studies.schema import Study
 
@@ -130,8 +131,8 @@ def run_name(config: Config) -> str:
     values = config.model_dump(mode="json", exclude={PLACE}, exclude_defaults=True)
     values["env"] = config.env
     digest = hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=5).hexdigest()
-    words = f"{label(str(config.env['name']))}-{config.advantage.name}-seed{config.seed}-{digest}"
-    return re.sub(r"[^\w.-]", "_", words)
+    words = (label(str(config.env["name"])), paper_name(config).lower(), config.advantage.name, f"seed{config.seed}", digest)
+    return re.sub(r"[^\w.-]", "_", "-".join(words))
 
 
 def settings_of(plan: Plan) -> dict[str, Any]:
