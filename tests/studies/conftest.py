@@ -42,7 +42,7 @@ sizes:
       environment:
         bandit-rev: {steps: 7}
         bandit:
-      keep: {50: {loss: {clip_high: 0.28}}}
+      keep: {50: {filter.value: 0.3, loss: {clip_high: 0.28}}}
     seeds: [3, 5, 8]
 """
 

@@ -18,7 +18,7 @@ def test_the_grid_is_every_combination_with_every_seed_the_last_axis_fastest(stu
         ({"environment": "bandit-rev", "keep": "50"}, seeds, 7),
         ({"environment": "bandit", "keep": "50"}, seeds, load_config("bandit-starpo-grpo-tiny").steps),
     ]
-    assert {v.runs[0].config.loss.clip_high for v in plan.variants} == {0.28}
+    assert {(v.runs[0].config.loss.clip_high, v.runs[0].config.filter.value) for v in plan.variants} == {(0.28, 0.3)}
     assert len(plan.runs()) == 6
 
 

@@ -98,6 +98,14 @@ def test_a_verdict_that_a_person_wrote_is_kept_and_stands_in_the_page(files, pla
     assert "<p>Does not reproduce: &lt;b&gt;too&lt;/b&gt; few seeds.</p>\n<p>More <code>code</code>.</p>" in page
 
 
+def test_a_run_that_ended_early_is_told_with_its_steps(plan, place, make_done, tmp_path):
+    whole, early = plan.variants[0].runs
+    make_done(whole, 1, 1, UP)
+    make_done(early, 1, 1, UP[:12])
+    text = write(plan, place, tmp_path)[0].read_text()
+    assert f"| bandit | 100 | {whole.name}, {early.name} (12 of 20 steps) |" in text
+
+
 def test_without_a_run_there_is_no_report(plan, place, tmp_path):
     with pytest.raises(CheckpointError, match=r"no run of study.*ragen study run test\.yaml --size tiny"):
         write(plan, place, tmp_path)
