@@ -132,7 +132,8 @@ def policy_gradient_norm(
     tables = _Tables(credit.advantages, None, None, empty, empty)
     parameters = policy.actor_parameters().values()
     with policy.training_mode():
-        _accumulate(policy, _Window(micros, weights, weights), tables, replace(loss, entropy_coef=0.0), untouched=True)
+        window = _Window(micros, weights, weights)
+        _accumulate(policy, window, tables, replace(loss, entropy_coef=0.0), untouched=True, critic_only=False)
     norm = float(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
     for parameter in parameters:
         parameter.grad = None

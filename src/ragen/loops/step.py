@@ -46,7 +46,7 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     collected = time.perf_counter()
     metrics = rollout_metrics(collection.groups, len(collection.errors))
     if s.config.diagnostics.every and step % s.config.diagnostics.every == 0:
-        metrics |= diagnose(s, collection.groups)
+        metrics |= diagnose(s, collection.groups, carried)
     selection = filter_groups(collection, s.config)
     kept = [collection.groups[i] for i in selection.kept]
     metrics |= filter_metrics(selection)
