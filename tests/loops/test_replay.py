@@ -76,8 +76,10 @@ def test_every_group_has_the_same_chance() -> None:
 
 def test_metrics_count_trajectories_and_steps() -> None:
     old, kept = [group(0, 1), group(1, 2)], [group(5, 4, (0.0, 1.0, 2.0, 0.0))]
-    assert replay_metrics(old, kept, step=4) == {"replay/groups": 2.0, "replay/share": 0.5, "replay/age": 2.5}
-    assert replay_metrics([], kept, step=4) == {"replay/groups": 0.0, "replay/share": 0.0}
+    on = ReplayConfig(size=1)
+    assert replay_metrics(old, kept, on, step=4) == {"replay/groups": 2.0, "replay/share": 0.5, "replay/age": 2.5}
+    assert replay_metrics([], kept, on, step=4) == {"replay/groups": 0.0, "replay/share": 0.0}
+    assert replay_metrics([], kept, ReplayConfig(), step=4) == {}
 
 
 def written(folder: Path, carried: Carried, **changed: Any) -> Path:
@@ -88,7 +90,8 @@ def written(folder: Path, carried: Carried, **changed: Any) -> Path:
 
 
 def test_what_is_carried_comes_back_exactly(tmp_path: Path) -> None:
-    full = Carried(2, 40, 17, (0, 3), (8, 12), (0.1, 1 / 3), (group(4, 1), group(9, 2, (0.1, 0.30000000000000004, 1e-9))))
+    old = (group(4, 1), group(9, 2, (0.1, 0.30000000000000004, 1e-9)))
+    full = Carried(2, 1, 0.7, 0.9, 40, 17, (0, 3), (8, 12), (0.1, 1 / 3), old)
     assert read_carried(written(tmp_path, full), 3) == full
     (tmp_path / REPLAY).unlink()
     assert read_carried(written(tmp_path, Carried()), 3) == Carried()

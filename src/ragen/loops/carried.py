@@ -18,19 +18,29 @@ REPLAY = "replay.jsonl"
 class Carried:
     """Stored in every checkpoint (as JSON, groups as trajectories), so that a resumed run goes on as an unbroken one would.
 
-    ``flat_in_row``: how many of the last steps had only flat groups. ``drawn``: groups begun so far, numbered from 0.
+    ``flat_in_row``: how many of the last steps had only flat groups. ``rollbacks``: how often the run has returned to an
+    earlier checkpoint because of the Echo Trap. ``return_sum`` and ``return_weight``: their ratio is the running mean of the
+    returns trained on (`reinforce`). ``drawn``: groups begun so far, numbered from 0.
     Pool of instances: ``cursor``, places walked past; ``streaks``, for each instance its flat groups in a row (empty: none).
     Curriculum: ``advanced``, for each stage that is over the groups begun by its end; ``successes`` of the present stage's
     last steps. ``replay``: groups that may be trained on again, oldest first.
     """
 
     flat_in_row: int = 0
+    rollbacks: int = 0
+    return_sum: float = 0.0
+    return_weight: float = 0.0
     drawn: int = 0
     cursor: int = 0
     streaks: tuple[int, ...] = ()
     advanced: tuple[int, ...] = ()
     successes: tuple[float, ...] = ()
     replay: tuple[Group, ...] = ()
+
+    @property
+    def mean_return(self) -> float:
+        """The running mean; 0 before there is one."""
+        return self.return_sum / self.return_weight if self.return_weight else 0.0
 
     @property
     def stage(self) -> int:

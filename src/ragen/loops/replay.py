@@ -33,8 +33,10 @@ def age(group: Group, step: int) -> int:
     return step - group.trajectories[0].policy_version
 
 
-def replay_metrics(groups: Sequence[Group], kept: Sequence[Group], *, step: int) -> dict[str, float]:
-    """Number, share of the trained trajectories, and mean age of the replayed groups."""
+def replay_metrics(groups: Sequence[Group], kept: Sequence[Group], replay: ReplayConfig, *, step: int) -> dict[str, float]:
+    """Number, share of the trained trajectories, and mean age of the replayed groups; nothing without a buffer."""
+    if not replay.size:
+        return {}
     old, new = (sum(len(group.trajectories) for group in each) for each in (groups, kept))
     metrics = {"replay/groups": float(len(groups)), "replay/share": old / max(1, old + new)}
     return metrics | ({"replay/age": sum(age(group, step) for group in groups) / len(groups)} if groups else {})

@@ -15,17 +15,17 @@ from ragen.algos.uncertainty import Members
 from ragen.config.schema import Config
 from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
-from ragen.learn.stats import UpdateStats
 from ragen.loops.carried import Carried
 from ragen.loops.curriculum import next_stage
+from ragen.loops.diagnostics import diagnose
 from ragen.loops.gather import Gathered, gather, gather_metrics
 from ragen.loops.replay import remembered, replay_metrics, replayed
 from ragen.loops.session import Session
+from ragen.metrics.credit import credit_metrics, shared_states
 from ragen.metrics.rollout import rollout_metrics
 from ragen.models.allocator import trim
 from ragen.rollout.collect import Collection
 from ragen.runs.interrupt import Interrupt
-from ragen.seeding import derive
 
 TurnAdvantages = dict[tuple[int, int], tuple[float, ...]]
 
@@ -46,32 +46,32 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
         gathered = gather(s, carried)
     trim()
     collected, collection = time.perf_counter(), gathered.collection
+    metrics = rollout_metrics(collection.groups, len(collection.errors)) | gather_metrics(gathered, s.config)
+    if s.config.diagnostics.every and step % s.config.diagnostics.every == 0:
+        metrics |= diagnose(s, collection.groups, carried)
     selection = filter_groups(gathered.candidates, s.config)
     kept = [gathered.candidates[i] for i in selection.kept]
     old = replayed(carried.replay, s.config.replay, fresh=len(kept), step=step, seed=s.config.seed)
-    metrics = rollout_metrics(collection.groups, len(collection.errors)) | gather_metrics(gathered, s.config)
-    metrics |= filter_metrics(len(kept), gathered)
-    if s.config.replay.size:
-        metrics |= replay_metrics(old, kept, step=step)
-    turn_advantages: TurnAdvantages = {}
+    metrics |= filter_metrics(len(kept), gathered) | replay_metrics(old, kept, s.config.replay, step=step)
+    carried, turn_advantages = gathered.carried, TurnAdvantages()
     if kept:
-        stats, turn_advantages = learn(s, step, kept, selection.weights, old)
-        metrics |= stats.metrics()
+        learnt = learn(s, step, kept, selection.weights, old, carried)
+        metrics |= learnt.metrics
+        turn_advantages, carried = learnt.turn_advantages, learnt.carried
     else:
         metrics |= {"update/skipped": 1.0, "update/optimizer_steps": 0.0}
     s.agent.sampler.load(s.policy.model.state_dict(), version=step + 1)
     trim()
-    metrics |= time_metrics(collection, started, collected, time.perf_counter())
+    metrics |= time_metrics(collection, started, collected, time.perf_counter(), metrics.get("time/diagnostics_s", 0.0))
     every = s.config.run.trajectories_every
     if every and step % every == 0:
         s.run.write_trajectories(step + 1, collection.groups, collection.errors, turn_advantages)
-    after = hand_on(s.config, gathered, kept, step, metrics["rollout/success"])
+    after = hand_on(s.config, carried, kept, step, metrics["rollout/success"])
     return StepResult(metrics, after, tuple(worth_a_line(gathered, after, metrics)))
 
 
-def hand_on(config: Config, gathered: Gathered, kept: Sequence[Group], step: int, success: float) -> Carried:
-    """What step ``step`` leaves to the next."""
-    carried = gathered.carried
+def hand_on(config: Config, carried: Carried, kept: Sequence[Group], step: int, success: float) -> Carried:
+    """What step ``step`` leaves to the next, credit and collection having added theirs."""
     carried = replace(
         carried,
         flat_in_row=0 if kept else carried.flat_in_row + 1,
@@ -110,24 +110,34 @@ def members_of(group: Group, *, task: bool) -> Members:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Metrics of credit and update, each kept turn's mean advantage, and what goes to the next step."""
+
+    metrics: Mapping[str, float]
+    turn_advantages: TurnAdvantages
+    carried: Carried
+
+
 def learn(
-    s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64], old: Sequence[Group] = ()
-) -> tuple[UpdateStats, TurnAdvantages]:
-    """Credit, then the update, of the ``kept`` groups and ``old`` ones (of weight 1); also each turn's mean advantage."""
+    s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64], old: Sequence[Group], carried: Carried
+) -> Learnt:
+    """Credit, then the update, of the ``kept`` groups and of replayed ``old`` ones (of weight 1)."""
     batch = collate((*kept, *old), s.agent.tokenizer.pad_token_id)
     reference = s.reference_logprobs(batch)
-    credit = s.credit(batch, reference)
+    credit, after = s.credit(batch, reference, carried)
     each = [w for group, w in zip(kept, weights, strict=True) for _ in group.trajectories]
     each += [1.0 for group in old for _ in group.trajectories]
-    stats = s.update(
-        batch,
-        credit,
-        reference,
-        torch.as_tensor(each, dtype=torch.float32),
-        recorded=batch.group >= len(kept) if old else None,
-        seed=derive(s.config.seed, "train", "update", step),
-    )
-    return stats, turn_means((*kept, *old), batch, credit.advantages)
+    recorded = batch.group >= len(kept) if old else None
+    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), recorded, step)
+    metrics = dict(stats.metrics()) | credit_metrics(credit.advantages, batch.mask)
+    if "baseline" in s.estimator.needs:
+        metrics["credit/baseline"] = carried.mean_return
+    if "anchors" in s.estimator.needs:
+        metrics["credit/shared_states"] = shared_states(
+            batch.anchors, batch.mask, batch.turn_ids, batch.trajectory, batch.group
+        )
+    return Learnt(metrics, turn_means((*kept, *old), batch, credit.advantages), after)
 
 
 def turn_means(kept: Sequence[Group], batch: Batch, advantages: torch.Tensor) -> TurnAdvantages:
@@ -150,12 +160,14 @@ def filter_metrics(kept: int, gathered: Gathered) -> dict[str, float]:
     }
 
 
-def time_metrics(collection: Collection, started: float, collected: float, ended: float) -> dict[str, float]:
+def time_metrics(
+    collection: Collection, started: float, collected: float, ended: float, diagnostics: float
+) -> dict[str, float]:
     """Seconds of rollout, update and step; sampled tokens a second of rollout; resident memory in GB (10⁹ bytes)."""
     tokens = sum(t.sampled_tokens for t in collection.trajectories)
     return {
         "time/rollout_s": collected - started,
-        "time/update_s": ended - collected,
+        "time/update_s": ended - collected - diagnostics,
         "time/step_s": ended - started,
         "time/tokens_per_s": tokens / (collected - started),
         "memory/rss_gb": psutil.Process().memory_info().rss / 1e9,

@@ -17,7 +17,10 @@ _ABOUT = {
     "rollout": "The collected batch, before the filter. The definitions are the functions of `ragen.metrics`.",
     "filter": "What the uncertainty filter did.",
     "replay": "Groups of the replay buffer that joined the update (docs/collection.md).",
+    "credit": "The advantages, before the update.",
     "update": "What the update did (`ragen.learn.UpdateStats`).",
+    "diagnostics": "Every `diagnostics.every` steps, before the update ([collapse.md](collapse.md)).",
+    "trap": "The Echo-Trap detector ([collapse.md](collapse.md)), unless `echo_trap.action` is off.",
     "time": "Wall-clock time of the step.",
     "memory": "",
     "eval": "Fixed evaluation instances. Intervals of success: Wilson over instances, or a bootstrap clustered by instance "
