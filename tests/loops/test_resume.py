@@ -104,7 +104,7 @@ def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> 
     if "replay.size" in more:
         assert all(row["replay/groups"] > 0 for row in recorded(resumed.run)[2:])
     if "curriculum.stages" in more:
-        assert len({row["rollout/stage"] for row in recorded(resumed.run)}) > 1
+        assert len({row["collect/stage"] for row in recorded(resumed.run)}) > 1
     assert_same_run(straight.run, resumed.run)
 
 
