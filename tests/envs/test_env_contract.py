@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragen.envs import Environment, EnvSettings, Observation, Step, check_environment, environment_factory, environments
+from ragen.envs import (
+    Environment,
+    EnvSettings,
+    Fact,
+    Observation,
+    Step,
+    check_environment,
+    environment_factory,
+    environments,
+)
 from ragen.envs.check import HOSTILE
 from ragen.errors import ConfigError
 
@@ -268,6 +277,27 @@ class Moody(Counter):
         return f"{next(MOODS)} up"
 
 
+class MovingFacts(Counter):
+    def facts(self) -> tuple[Fact, ...]:
+        self.value += 1
+        return ()
+
+
+class ChanceFacts(Counter):
+    def facts(self) -> tuple[Fact, ...]:
+        return (Fact("it is (.)", (str(next(MOODS)),)),)
+
+
+class TextFacts(Counter):
+    def facts(self) -> Any:
+        return ("it is 3",)
+
+
+class Groupless(Counter):
+    def facts(self) -> tuple[Fact, ...]:
+        return (Fact("it is 3", ("3",)),)
+
+
 class Constant(Counter):
     def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
         return super().reset(instance_seed=3, dynamics_seed=dynamics_seed)
@@ -324,6 +354,10 @@ BROKEN: dict[type[Counter], str] = {
     OneContent: "two different initial states share the content 'lake'",
     Tagged: "thought() must be a text without <think>",
     Moody: "thought() must depend only on its generator",
+    MovingFacts: "asking for facts() changes the episode",
+    ChanceFacts: "facts() must depend only on the state",
+    TextFacts: "facts() must be a tuple of ragen.envs.Fact, got tuple ('it is 3',)",
+    Groupless: "Groupless.facts() raised ValueError: a fact's pattern needs a group",
     Constant: "8 instance seeds give the same initial state",
     Silent: "instructions() must say what the task is",
     NoObservation: "reset(): an observation must be a str, got Observation",

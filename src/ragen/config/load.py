@@ -73,6 +73,14 @@ def preset_values(name: str) -> dict[str, Any]:
     return values
 
 
+def layered(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """One set of overrides out of several: sections within sections, later layers over earlier ones key by key."""
+    out: dict[str, Any] = {}
+    for layer in layers:
+        out = _merged(out, _nested(layer.items()))
+    return out
+
+
 def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
     """Pairs of dotted key and value from command-line words, in order, each value parsed for its setting."""
     pairs: list[tuple[str, Any]] = []

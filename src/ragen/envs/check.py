@@ -244,6 +244,18 @@ def _thoughts(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
             yield "thought() must depend only on its generator, its actions and the state"
 
 
+def _facts(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
+    for seed in seeds:
+        env, first = _start(factory, seed)
+        alone = _transcript(env, first, seed)
+        first = env.reset(instance_seed=seed, dynamics_seed=0)
+        known = env.facts()
+        if _start(factory, seed, dynamics=1)[0].facts() != known or env.facts() != known:
+            yield f"facts() must depend only on the state, which a group shares at its start (instance seed {seed})"
+        if _transcript(env, first, seed) != alone:
+            yield f"asking for facts() changes the episode (instance seed {seed})"
+
+
 def _instances_vary(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
     starts = set()
     for seed in seeds:
@@ -267,4 +279,5 @@ CHECKS = (
     _stable_content,
     _anchors,
     _thoughts,
+    _facts,
 )

@@ -116,7 +116,5 @@ class Optimizer:
         if self.skipped_in_a_row >= MAX_SKIPPED:
             raise TrainingError(
                 f"optimiser step {self.steps + 1}: {bad} is not finite, {self.skipped_in_a_row} times in a row. Nothing was "
-                "changed by these steps. A resumed run keeps its settings, so start a new one with a lower "
-                "optim.learning_rate or optim.grad_clip, or with model.dtype float32; to begin where this one stands: "
-                "--model.name RUN/checkpoints/step-N --warmup.data none"
+                "changed by these steps. Lower the learning rate or optim.grad_clip, or set model.dtype to float32"
             )

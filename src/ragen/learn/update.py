@@ -8,7 +8,7 @@ matter.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -113,6 +113,31 @@ def update(
                     for name, value in terms.items():
                         sums[name].append(float(value))
     return _stats(batch, tables, sums, optimizer, non_finite)
+
+
+def policy_gradient_norm(
+    policy: Policy, batch: Batch, credit: Credit, rows: Tensor, *, loss: LossSettings, microbatch_tokens: int
+) -> float:
+    """‖∇ policy loss‖₂ over the actor's parameters, of the ``rows`` (R,) bool of the batch as one mini-batch, at ρ = 1.
+
+    Without entropy, KL and value terms: what the advantages alone ask for. 0.0 where no row has a sampled token. Parameters
+    and optimiser are left as they are; no gradient stays.
+    """
+    micros = policy.plan(batch, rows.nonzero().flatten().tolist(), microbatch_tokens)
+    if not micros:
+        return 0.0
+    mask = batch.mask & rows[:, None]
+    weights = token_weights(mask, batch.trajectory, loss.aggregation, constant=loss.length_constant)
+    empty = torch.zeros(batch.ids.shape, dtype=torch.float32)
+    tables = _Tables(credit.advantages, None, None, empty, empty)
+    parameters = policy.actor_parameters().values()
+    with policy.training_mode():
+        window = _Window(micros, weights, weights)
+        _accumulate(policy, window, tables, replace(loss, entropy_coef=0.0), untouched=True, critic_only=False)
+    norm = float(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+    for parameter in parameters:
+        parameter.grad = None
+    return norm
 
 
 def _tables(policy: Policy, batch: Batch, credit: Credit, loss: LossSettings, reference: Tensor | None) -> _Tables:

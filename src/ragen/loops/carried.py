@@ -9,11 +9,13 @@ from typing import Any
 class Carried:
     """Stored as JSON in every checkpoint, so that a resumed run goes on as an unbroken one would.
 
-    ``flat_in_row``: how many of the last steps had only flat groups. ``return_sum`` and ``return_weight``: the running mean
-    of the returns trained on is their ratio (`reinforce`).
+    ``flat_in_row``: how many of the last steps had only flat groups; ``rollbacks``: how often the run has returned to an
+    earlier checkpoint because of the Echo Trap. ``return_sum`` and ``return_weight``: their ratio is the running mean of the
+    returns trained on (`reinforce`).
     """
 
     flat_in_row: int = 0
+    rollbacks: int = 0
     return_sum: float = 0.0
     return_weight: float = 0.0
 

@@ -16,6 +16,7 @@ from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
 from ragen.loops.carried import Carried
 from ragen.loops.compose import training_params
+from ragen.loops.diagnostics import diagnose
 from ragen.loops.session import Session
 from ragen.metrics.credit import credit_metrics, shared_states
 from ragen.metrics.rollout import rollout_metrics
@@ -43,9 +44,12 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
         collection = collect_step(s, step)
     trim()
     collected = time.perf_counter()
+    metrics = rollout_metrics(collection.groups, len(collection.errors))
+    if s.config.diagnostics.every and step % s.config.diagnostics.every == 0:
+        metrics |= diagnose(s, collection.groups, carried)
     selection = filter_groups(collection, s.config)
     kept = [collection.groups[i] for i in selection.kept]
-    metrics = rollout_metrics(collection.groups, len(collection.errors)) | filter_metrics(selection)
+    metrics |= filter_metrics(selection)
     turn_advantages: TurnAdvantages = {}
     if kept:
         learnt = learn(s, step, kept, selection.weights, carried)
@@ -55,7 +59,7 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
         metrics |= {"update/skipped": 1.0, "update/optimizer_steps": 0.0}
     s.agent.sampler.load(s.policy.model.state_dict(), version=step + 1)
     trim()
-    metrics |= time_metrics(collection, started, collected, time.perf_counter())
+    metrics |= time_metrics(collection, started, collected, time.perf_counter(), metrics.get("time/diagnostics_s", 0.0))
     every = s.config.run.trajectories_every
     if every and step % every == 0:
         s.run.write_trajectories(step + 1, collection.groups, collection.errors, turn_advantages)
@@ -142,12 +146,14 @@ def filter_metrics(selection: Selection) -> dict[str, float]:
     }
 
 
-def time_metrics(collection: Collection, started: float, collected: float, ended: float) -> dict[str, float]:
+def time_metrics(
+    collection: Collection, started: float, collected: float, ended: float, diagnostics: float
+) -> dict[str, float]:
     """Seconds of rollout, update and step; sampled tokens a second of rollout; resident memory in GB (10⁹ bytes)."""
     tokens = sum(t.sampled_tokens for t in collection.trajectories)
     return {
         "time/rollout_s": collected - started,
-        "time/update_s": ended - collected,
+        "time/update_s": ended - collected - diagnostics,
         "time/step_s": ended - started,
         "time/tokens_per_s": tokens / (collected - started),
         "memory/rss_gb": psutil.Process().memory_info().rss / 1e9,

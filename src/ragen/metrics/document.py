@@ -18,6 +18,8 @@ _ABOUT = {
     "filter": "What the uncertainty filter did.",
     "credit": "The advantages, before the update.",
     "update": "What the update did (`ragen.learn.UpdateStats`).",
+    "diagnostics": "Every `diagnostics.every` steps, before the update ([collapse.md](collapse.md)).",
+    "trap": "The Echo-Trap detector ([collapse.md](collapse.md)), unless `echo_trap.action` is off.",
     "time": "Wall-clock time of the step.",
     "memory": "",
     "eval": "Fixed evaluation instances. Intervals of success: Wilson over instances, or a bootstrap clustered by instance "

@@ -79,6 +79,7 @@ def _look_at(env: Guarded, seed: int) -> Sequence[str]:
     env.instructions()
     env.anchor()
     env.content()
+    env.facts()
     env.best_success()
     _ = env.success
     turn = env.plan() or env.actions()[:1]
