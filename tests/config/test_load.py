@@ -123,7 +123,9 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
         ("steps=true", ["steps", "true and false"]),
         ("optim.learning_rate=.nan", ["optim.learning_rate", "finite"]),
         ("optim=3", ["optim", "3"]),
-        ("rollout.members=1", ["rollout.members is 1", "gae"]),
+        ("rollout.members=1", ["rollout.members is 1", "filter.strategy"]),
+        ("reward.coef=-1", ["reward.coef", "-1", "greater than or equal to 0"]),
+        ("reward.overlong_buffer=257", ["reward.overlong_buffer is 257", "at most 256 tokens", "rollout.max_new_tokens"]),
     ],
 )
 def test_g7_an_impossible_value_names_key_value_and_what_is_allowed(word, parts):
@@ -266,3 +268,10 @@ def test_the_filter_value_of_a_rollback_must_fit_the_strategy(strategy, value):
 def test_the_detector_and_its_settings_have_the_same_defaults():
     own, trap = TrapSettings(), Config().echo_trap
     assert (own.window, own.drop, own.spike, own.solved) == (trap.window, trap.drop, trap.spike, trap.solved)
+
+
+def test_a_process_reward_needs_thinking():
+    assert loaded("--reward.process", "plan_agreement").reward.process == "plan_agreement"
+    with pytest.raises(ConfigError, match=r"'plan_agreement' reads the reasoning, but rollout.thinking is false: set"):
+        loaded("--reward.process", "plan_agreement", "--rollout.thinking", "false")
+    assert loaded("--rollout.thinking", "false", "--reward.overlong_buffer", "256").reward.overlong_buffer == 256

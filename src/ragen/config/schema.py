@@ -63,6 +63,21 @@ class RolloutConfig(Settings):
         return texts
 
 
+class RewardConfig(Settings):
+    """Rewards beside the task's, in training only; evaluation has none of them."""
+
+    process: str = Field(
+        "none", min_length=1, description="process reward on the reasoning: none, plan_agreement, state_match"
+    )
+    coef: float = Field(
+        0.1, ge=0, le=COEF, description="process reward of a turn = coef · score; 0 = the score is only logged"
+    )
+    overlong_buffer: int = Field(
+        0, ge=0, description="the overlong penalty begins so many tokens before rollout.max_new_tokens; 0 = off"
+    )
+    overlong_coef: float = Field(0.1, ge=0, le=COEF, description="overlong penalty of a turn at the limit, in size")
+
+
 class FilterConfig(Settings):
     """Which groups train (the uncertainty filter of StarPO-S)."""
 
@@ -73,21 +88,31 @@ class FilterConfig(Settings):
         0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)"
     )
     returns: Literal["total", "task"] = Field(
-        "total", description="rank by returns with penalties (total) or without (task)"
+        "total", description="rank by the total return, or by the environment's rewards alone (task)"
     )
     max_flat_steps: int = Field(5, ge=1, description="stop after so many steps in a row in which every group is flat")
 
 
 class AdvantageConfig(Settings):
-    """Credit assignment."""
+    """Credit assignment. The rules that use a setting stand in brackets; another rule refuses a changed one."""
 
-    name: str = Field("grpo", description="advantage estimator: grpo, gae")
-    gamma: float = Field(1.0, ge=0, le=1, description="γ")
-    lam: float = Field(1.0, ge=0, le=1, description="λ of GAE")
-    normalize_std: bool = Field(True, description="GRPO: divide by the group's standard deviation")
-    eps: float = Field(1e-6, ge=0, description="GRPO: added to the standard deviation")
-    whiten: bool = Field(False, description="GAE: standardise advantages over the batch")
-    bootstrap_truncated: bool = Field(False, description="GAE: use the last value where an episode was truncated, not ended")
+    name: str = Field("grpo", description="advantage rule: see docs/rules/")
+    gamma: float = Field(1.0, ge=0, le=1, description="γ a sampled token (bi_level_gae, gae, reinforce_pp, vapo)")
+    lam: float = Field(1.0, ge=0, le=1, description="λ a sampled token (bi_level_gae, gae)")
+    gamma_turn: float = Field(1.0, ge=0, le=1, description="γ a turn (bi_level_gae, gigpo)")
+    lam_turn: float = Field(1.0, ge=0, le=1, description="λ a turn (bi_level_gae)")
+    length_alpha: float = Field(0.05, gt=0, le=COEF, description="α: λ = 1 − 1/(α · sampled tokens of the episode) (vapo)")
+    normalize_std: bool = Field(True, description="divide by a standard deviation (gigpo, grpo, pass_at_k, turn_grpo)")
+    eps: float = Field(1e-6, ge=0, description="added to that standard deviation (gigpo, grpo, pass_at_k, turn_grpo)")
+    turn_coef: float = Field(1.0, ge=0, le=COEF, description="ω: weight of the turns' own advantage (gigpo, turn_grpo)")
+    k: int = Field(4, ge=1, description="the best of how many members counts (pass_at_k)")
+    baseline_decay: float = Field(
+        0.9, ge=0, le=1, description="weight of earlier steps in the mean return, a step; 1 = all alike (reinforce)"
+    )
+    whiten: bool = Field(False, description="standardise advantages over the batch (bi_level_gae, gae, vapo)")
+    bootstrap_truncated: bool = Field(
+        False, description="use the last value where an episode was truncated, not ended (bi_level_gae, gae, vapo)"
+    )
 
 
 class LossConfig(Settings):
@@ -122,6 +147,7 @@ class OptimConfig(Settings):
     online_k: int = Field(1, ge=1, description="k: passes over one collected batch")
     microbatch_tokens: int = Field(1024, ge=1, description="processed tokens a forward pass at most (memory, not results)")
     critic: Literal["head", "separate"] = Field("head", description="value head on the policy, or a model of its own")
+    critic_warmup_steps: int = Field(0, ge=0, description="first training steps in which only the critic learns")
 
     @field_validator("betas")
     @classmethod
@@ -210,6 +236,7 @@ class Config(Settings):
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
+    reward: RewardConfig = RewardConfig()
     filter: FilterConfig = FilterConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     loss: LossConfig = LossConfig()
@@ -221,23 +248,26 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
-        if self.advantage.name == "grpo" and self.rollout.members < 2:
-            raise ValueError(
-                f"rollout.members is {self.rollout.members}, but advantage.name 'grpo' compares the members of a group: "
-                "set rollout.members to 2 or more, or advantage.name to 'gae'"
-            )
         if self.filter.strategy not in ("none", "soft") and self.rollout.members < 2:
             raise ValueError(
                 f"rollout.members is {self.rollout.members}, so every group has reward std 0 and filter.strategy "
                 f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy "
                 "to 'none'"
             )
+        if self.reward.process != "none" and not self.rollout.thinking:
+            raise ValueError(
+                f"reward.process '{self.reward.process}' reads the reasoning, but rollout.thinking is false: set "
+                "rollout.thinking to true, or reward.process to 'none'"
+            )
+        if self.reward.overlong_buffer > self.rollout.max_new_tokens:
+            raise ValueError(
+                f"reward.overlong_buffer is {self.reward.overlong_buffer}, but a reply has at most "
+                f"{self.rollout.max_new_tokens} tokens: set it to rollout.max_new_tokens or less"
+            )
         if self.loss.kl_in == "loss" and self.loss.kl_estimator == "k1" and self.loss.kl_coef > 0:
             raise ValueError(
                 "loss.kl_estimator 'k1' has zero expected gradient as a loss: use k2 or k3, or loss.kl_in 'reward'"
             )
-        if self.loss.kl_in == "reward" and self.loss.kl_coef > 0 and self.advantage.name == "grpo":
-            raise ValueError("loss.kl_in 'reward' needs per-token credit: use advantage.name 'gae', or loss.kl_in 'loss'")
         self._check_filter_value("filter.value", self.filter.value)
         total = self.rollout.groups * self.rollout.members
         if self.optim.trajectories > total and self.rollout.members > 1:

@@ -24,7 +24,7 @@ from ragen.models.load import quiet_transformers, save_model
 FORMAT = 1
 STATE, OPTIMIZER, CRITIC, ADAPTER = "state.json", "optimizer.safetensors", "critic.safetensors", "adapter.safetensors"
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz")
-COUNTERS = ("steps", "skipped", "skipped_in_a_row")
+COUNTERS = ("steps", "actor_steps", "skipped", "skipped_in_a_row")
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 JSON = Any

@@ -80,13 +80,15 @@ def update(
     online_k: int = 1,
     trajectory_weights: Tensor | None = None,
     reference: Tensor | None = None,
+    critic_only: bool = False,
 ) -> UpdateStats:
     """Run ``online_k`` passes of ⌈M / E⌉ optimiser steps over the batch's M trajectories, E = ``trajectories``.
 
     Each pass shuffles the trajectories by a seed derived from ``seed``; the last, partial mini-batch counts too.
     ``microbatch_tokens`` bounds the processed tokens of a forward pass and changes results by rounding only. ``credit`` has
     value targets for a policy with a critic; ``trajectory_weights`` (M,) multiply the loss of each trajectory (soft filter);
-    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0.
+    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0. With ``critic_only`` the policy
+    gets no gradient and stays as it is: the warm-up of a critic (VAPO, arXiv 2504.05118).
 
     Raises:
         ValueError: a KL term without reference, or a critic without value targets.
@@ -97,19 +99,13 @@ def update(
     non_finite = 0
     with policy.training_mode():
         for number in range(online_k):
-            windows = _windows(
-                policy,
-                batch,
-                loss,
-                trajectories,
-                microbatch_tokens,
-                derive(seed, "train", "order", number),
-                trajectory_weights,
-            )
+            order = derive(seed, "train", "order", number)
+            windows = _windows(policy, batch, loss, trajectories, microbatch_tokens, order, trajectory_weights)
             if number == 0:
                 _remember(policy, windows[1:], tables)
             for index, window in enumerate(windows):
-                terms = _accumulate(policy, window, tables, loss, untouched=number == index == 0)
+                untouched = number == index == 0
+                terms = _accumulate(policy, window, tables, loss, untouched=untouched, critic_only=critic_only)
                 step = optimizer.step({"loss": terms["loss"]})
                 non_finite += step.skipped
                 if not step.skipped:
@@ -136,7 +132,8 @@ def policy_gradient_norm(
     tables = _Tables(credit.advantages, None, None, empty, empty)
     parameters = policy.actor_parameters().values()
     with policy.training_mode():
-        _accumulate(policy, _Window(micros, weights, weights), tables, replace(loss, entropy_coef=0.0), untouched=True)
+        window = _Window(micros, weights, weights)
+        _accumulate(policy, window, tables, replace(loss, entropy_coef=0.0), untouched=True, critic_only=False)
     norm = float(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
     for parameter in parameters:
         parameter.grad = None
@@ -186,12 +183,12 @@ def _remember(policy: Policy, windows: list[_Window], tables: _Tables) -> None:
 
 
 def _accumulate(
-    policy: Policy, window: _Window, tables: _Tables, loss: LossSettings, *, untouched: bool
+    policy: Policy, window: _Window, tables: _Tables, loss: LossSettings, *, untouched: bool, critic_only: bool
 ) -> dict[str, Tensor]:
     """Leave the mini-batch's gradient on the parameters; return its summed terms."""
     total: dict[str, Tensor] = {}
     for micro in window.micros:
-        terms = _terms(policy, micro, window, tables, loss, untouched=untouched)
+        terms = _terms(policy, micro, window, tables, loss, untouched=untouched, critic_only=critic_only)
         terms["loss"].backward()
         for name, value in terms.items():
             total[name] = total[name] + value.detach() if name in total else value.detach()
@@ -202,10 +199,18 @@ def _accumulate(
 
 
 def _terms(
-    policy: Policy, micro: MicroBatch, window: _Window, tables: _Tables, loss: LossSettings, *, untouched: bool
+    policy: Policy,
+    micro: MicroBatch,
+    window: _Window,
+    tables: _Tables,
+    loss: LossSettings,
+    *,
+    untouched: bool,
+    critic_only: bool,
 ) -> dict[str, Tensor]:
     """Loss terms of one micro-batch; they add up over the mini-batch. All vectors are (N,): its sampled tokens."""
-    outputs = policy.token_outputs(micro)
+    with torch.set_grad_enabled(not critic_only):  # a value head then sees hidden states that pass no gradient on
+        outputs = policy.token_outputs(micro)
     values = policy.token_values(micro, outputs) if tables.targets is not None else None
     place = micro.rows, micro.columns
     if untouched:

@@ -11,6 +11,7 @@ from ragen.episode import Group
 from ragen.learn.batch import collate
 from ragen.learn.likelihood import cross_likelihood
 from ragen.learn.update import policy_gradient_norm
+from ragen.loops.carried import Carried
 from ragen.loops.session import Session, loss_settings
 from ragen.metrics.information import mutual_information, retrieval_accuracy
 
@@ -19,10 +20,10 @@ END_OF_THOUGHT = "</think>"
 Ids = tuple[int, ...]
 
 
-def diagnose(s: Session, groups: Sequence[Group]) -> dict[str, float]:
+def diagnose(s: Session, groups: Sequence[Group], carried: Carried) -> dict[str, float]:
     """The diagnostics of a collected batch under the policy that sampled it, by their logged names; nothing is changed."""
     started = time.perf_counter()
-    found = reasoning_information(s, groups) | bucket_gradients(s, groups)
+    found = reasoning_information(s, groups) | bucket_gradients(s, groups, carried)
     return found | {"time/diagnostics_s": time.perf_counter() - started}
 
 
@@ -70,7 +71,7 @@ def _thought(token_ids: Ids, decode: Callable[[Sequence[int]], str]) -> Ids:
     return token_ids[:high]
 
 
-def bucket_gradients(s: Session, groups: Sequence[Group]) -> dict[str, float]:
+def bucket_gradients(s: Session, groups: Sequence[Group], carried: Carried) -> dict[str, float]:
     """Groups sorted by their return std, in four buckets: mean std and norm of the policy loss's gradient of each.
 
     All groups collected take part, also those the filter leaves out. Bucket 1 has the lowest std; equal ones stay in order.
@@ -79,7 +80,7 @@ def bucket_gradients(s: Session, groups: Sequence[Group]) -> dict[str, float]:
     if not groups:
         return {}
     batch = collate(groups, s.agent.tokenizer.pad_token_id)
-    credit = s.credit(batch, s.reference_logprobs(batch))
+    credit, _ = s.credit(batch, s.reference_logprobs(batch), carried)
     stds = group_stats([group.returns() for group in groups]).std
     found: dict[str, float] = {}
     for number, members in enumerate(np.array_split(np.argsort(stds, kind="stable"), BUCKETS), start=1):

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ragen.algos.advantages import AdvantageEstimator, advantages
+from ragen.algos.advantages import AdvantageEstimator, advantages, running_mean
 from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
 from ragen.algos.losses import losses
@@ -24,7 +24,8 @@ from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
 from ragen.learn.update import LossSettings, update
 from ragen.loops.carried import Carried
-from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
+from ragen.loops.compose import Agent, World, build_agent, build_rules, build_shaping, build_world
+from ragen.loops.requirements import check_rule
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model
@@ -32,9 +33,11 @@ from ragen.models.memory import Activations, check_memory, memory_estimate, mode
 from ragen.models.resolve import resolve_model
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.runner import EnvironmentFactory, Rules
+from ragen.rollout.shaping import Shaping
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
 from ragen.runs.resume import ResumePoint, write_settings
+from ragen.seeding import derive
 
 LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: about what a Llama-type layer has
 
@@ -61,8 +64,8 @@ class Session:
     start: int
     carried: Carried
 
-    def credit(self, batch: Batch, reference: Tensor | None) -> Credit:
-        """Advantages and value targets of a batch; a KL term in the reward is taken off here."""
+    def credit(self, batch: Batch, reference: Tensor | None, carried: Carried) -> tuple[Credit, Carried]:
+        """Advantages and value targets of a batch, and what the next step needs; takes a KL term off the reward."""
         config = self.config
         budget = config.optim.microbatch_tokens
         rewards = batch.rewards
@@ -76,17 +79,25 @@ class Session:
             "trajectory": batch.trajectory,
             "group": batch.group,
             "truncated": batch.truncated,
+            "anchors": batch.anchors,
+            "baseline": torch.tensor(carried.mean_return, dtype=torch.float64),
         }
         if "values" in self.estimator.needs:
             arrays["values"] = self.policy.values(batch, budget)
-        return self.estimator(arrays, config.advantage.model_dump())
+        credit = self.estimator(arrays, config.advantage.model_dump())
+        if "baseline" in self.estimator.needs:
+            before = carried.return_sum, carried.return_weight
+            decay = config.advantage.baseline_decay
+            total, weight = running_mean(*before, rewards, batch.mask, batch.trajectory, decay=decay)
+            carried = replace(carried, return_sum=total, return_weight=weight)
+        return credit, carried
 
     def reference_logprobs(self, batch: Batch) -> Tensor | None:
         """The reference's log-probabilities (R, T), where there is a KL term."""
         return None if self.reference is None else self.reference.logprobs(batch, self.config.optim.microbatch_tokens)
 
-    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, seed: int) -> UpdateStats:
-        """The update with this run's settings; ``weights`` (M,) are those of the trajectories."""
+    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, step: int) -> UpdateStats:
+        """The update of training step ``step`` (from 0); ``weights`` (M,) are those of the trajectories."""
         optim = self.config.optim
         loss = loss_settings(self.config)
         return update(
@@ -97,10 +108,11 @@ class Session:
             loss=loss,
             trajectories=optim.trajectories,
             microbatch_tokens=optim.microbatch_tokens,
-            seed=seed,
+            seed=derive(self.config.seed, "train", "update", step),
             online_k=optim.online_k,
             trajectory_weights=weights,
             reference=reference if loss.kl_coef > 0 else None,
+            critic_only=step < optim.critic_warmup_steps,
         )
 
     def checkpoint(self, step: int, carried: Carried) -> Path:
@@ -177,6 +189,7 @@ class Plan:
     world: World
     others: tuple[World, ...]
     estimator: AdvantageEstimator
+    shaping: Shaping
     held_out: frozenset[str]
 
 
@@ -195,8 +208,10 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     world = build_world(config.env, env)
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
+    check_rule(config, estimator, world.make)
     losses.get(config.loss.name)
-    return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))
+    shaping = build_shaping(config.reward, world)
+    return Plan(config, world, others, estimator, shaping, held_out_contents(config, (world, *others)))
 
 
 def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint | None = None) -> Session:
@@ -232,7 +247,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         optimizer=optimizer,
         reference=reference,
         estimator=estimator,
-        rules=build_rules(config.rollout, agent.max_context),
+        rules=build_rules(config.rollout, agent.max_context, plan.shaping),
         held_out=plan.held_out,
         start=start,
         carried=carried,

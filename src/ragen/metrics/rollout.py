@@ -20,7 +20,7 @@ def success_rate(trajectories: Sequence[Trajectory]) -> float:
 
 
 def return_mean(trajectories: Sequence[Trajectory]) -> float:
-    """Mean total return (rewards and penalties) of a trajectory."""
+    """Mean total return (all rewards and penalties) of a trajectory."""
     return _mean(t.total_return for t in trajectories)
 
 
@@ -30,7 +30,7 @@ def return_max(trajectories: Sequence[Trajectory]) -> float:
 
 
 def task_return_mean(trajectories: Sequence[Trajectory]) -> float:
-    """Mean task return (the environment's rewards, without penalties) of a trajectory."""
+    """Mean task return (the environment's rewards alone) of a trajectory."""
     return _mean(t.task_return for t in trajectories)
 
 
@@ -57,6 +57,21 @@ def flat_share(groups: Sequence[Group]) -> float:
 def valid_format_rate(trajectories: Sequence[Trajectory]) -> float:
     """Share of turns with a valid answer (right format and at least one valid action)."""
     return _mean(turn.valid for turn in _turns(trajectories))
+
+
+def process_score_mean(trajectories: Sequence[Trajectory]) -> float:
+    """Mean score (in [0, 1], before its coefficient) of the process reward a turn; NaN without a process reward."""
+    return _mean(turn.process_score for turn in _turns(trajectories) if turn.process_score is not None)
+
+
+def process_reward_mean(trajectories: Sequence[Trajectory]) -> float:
+    """Mean process reward (score times its coefficient) of a turn; NaN without a process reward."""
+    return _mean(turn.process_reward for turn in _turns(trajectories) if turn.process_score is not None)
+
+
+def overlong_penalty_mean(trajectories: Sequence[Trajectory]) -> float:
+    """Mean overlong penalty (≤ 0) of a turn."""
+    return _mean(turn.overlong_penalty for turn in _turns(trajectories))
 
 
 def truncated_turns(trajectories: Sequence[Trajectory]) -> int:
@@ -162,6 +177,9 @@ def rollout_metrics(groups: Sequence[Group], errors: int = 0) -> dict[str, float
         "rollout/return_std_max": return_std_max(groups),
         "rollout/flat_groups": flat_share(groups),
         "rollout/valid_format": valid_format_rate(trajectories),
+        "rollout/process_score_mean": process_score_mean(trajectories),
+        "rollout/process_reward_mean": process_reward_mean(trajectories),
+        "rollout/overlong_penalty_mean": overlong_penalty_mean(trajectories),
         "rollout/truncated_turns": truncated_turns(trajectories),
         "rollout/effective_actions": effective_action_rate(trajectories),
         "rollout/turns": turns_mean(trajectories),
