@@ -41,6 +41,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ppo-separate-critic": {"advantage.name": "gae", "optim.critic": "separate"},
     "lora-kl": {"model.lora.rank": 4, "loss.kl_coef": 0.01},
     "kl-in-reward": {"advantage.name": "gae", "loss.kl_coef": 0.1, "loss.kl_in": "reward", "loss.kl_estimator": "k1"},
+    "dpo": {"advantage.name": "none", "loss.name": "dpo", "loss.pairing": "all"},
+    "gspo-tis-single": {"loss.name": "gspo", "loss.tis_cap": 2.0, "rollout.context": "single"},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
 }
 
