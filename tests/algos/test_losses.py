@@ -12,6 +12,7 @@ from ragen.algos.losses import (
     explained_variance,
     gmpo,
     gspo,
+    imitation_loss,
     pg,
     ppo_clip,
     truncated_ratio,
@@ -211,6 +212,19 @@ def test_units_count_only_tokens_with_a_weight() -> None:
     weights = torch.tensor([[0.5, 0.0, 0.5]])
     terms = gspo(new, torch.zeros(1, 3), torch.ones(1, 3), weights, torch.tensor([[0, 0, 1]]), clip_low=0.9, clip_high=9.0)
     assert terms.loss.item() == pytest.approx(-(0.5 * 2.0 + 0.5 * 1.0))
+
+
+def test_imitation_by_hand() -> None:
+    p = torch.tensor([[0.5, 0.9, 0.1, math.nan]])
+    new = p.log().requires_grad_()
+    weights = torch.tensor([[0.25, 0.25, 0.5, 0.0]])
+    plain = imitation_loss(new, weights, "uniform")
+    assert plain.item() == pytest.approx(-(0.25 * math.log(0.5) + 0.25 * math.log(0.9) + 0.5 * math.log(0.1)))
+    phi = imitation_loss(new, weights, "phi")
+    phi.backward()
+    assert phi.item() == pytest.approx(-(0.0625 * math.log(0.5) + 0.0225 * math.log(0.9) + 0.045 * math.log(0.1)))
+    assert new.grad is not None
+    assert new.grad[0].tolist() == pytest.approx([-0.0625, -0.0225, -0.045, 0.0])  # φ passes no gradient of its own
 
 
 def test_truncated_ratio_by_hand() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ragen.algos.credit import Credit
 from ragen.algos.losses import losses
 from ragen.learn.batch import Batch, collate
+from ragen.learn.imitation import Imitation
 from ragen.learn.loss_settings import LossSettings
 from ragen.learn.minibatches import MiniBatch, minibatches
 from ragen.learn.optimizer import Optimizer
@@ -202,3 +203,60 @@ def test_tis_weighs_tokens_by_learner_against_sampler(make_model: Any, make_grou
 def test_a_loss_that_compares_with_a_reference_names_it_when_it_is_missing(make_model: Any, make_groups: Any) -> None:
     with pytest.raises(ValueError, match="dpo needs reference_logprobs"):
         run(new_policy(make_model), collate(make_groups(), pad_id=0), settings("dpo"))
+
+
+def demonstrations(make_groups: Any) -> Batch:
+    return collate(make_groups(groups=1, members=5, seed=9), pad_id=0)
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "phi"])
+def test_the_mixture_is_one_minus_mu_of_rl_and_mu_of_the_supervised_gradient(
+    weighting: Any, make_model: Any, make_groups: Any
+) -> None:
+    """Plain gradient steps are linear: with SGD the moves of RL and of imitation alone add up to that of the mixture."""
+    batch, shown = collate(make_groups(), pad_id=0), demonstrations(make_groups)
+
+    def moved(coef: float | None, budget: int = 1000) -> tuple[dict[str, Tensor], UpdateStats]:
+        policy = new_policy(make_model)
+        before = {name: p.detach().clone() for name, p in policy.actor_parameters().items()}
+        optimizer = Optimizer(policy, learning_rate=1.0, grad_clip=1e9)
+        groups = [{"params": group["params"]} for group in optimizer.adam.param_groups]
+        optimizer.adam = torch.optim.SGD(groups, lr=1.0)  # type: ignore[assignment]
+        stats = update(
+            policy,
+            optimizer,
+            batch,
+            Credit(advantages_of(batch)),
+            loss=LossSettings(),
+            trajectories=100,
+            microbatch_tokens=budget,
+            seed=0,
+            imitation=None if coef is None else Imitation(shown, coef, weighting),
+        )
+        return {name: p.detach() - before[name] for name, p in policy.actor_parameters().items()}, stats
+
+    rl, plain = moved(None)
+    supervised, alone = moved(1.0)
+    mixed, stats = moved(0.3)
+    split, _ = moved(0.3, budget=1)
+    assert any(float((rl[name] - supervised[name]).abs().max()) > 0.01 for name in rl)
+    for name in rl:
+        torch.testing.assert_close(mixed[name], 0.7 * rl[name] + 0.3 * supervised[name], rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(split[name], mixed[name], rtol=1e-3, atol=1e-5)
+    assert plain.loss is not None
+    assert alone.loss == pytest.approx(alone.sft_loss)
+    assert alone.sft_loss is not None
+    assert stats.loss == pytest.approx(0.7 * plain.loss + 0.3 * alone.sft_loss, rel=1e-5)
+    own = new_policy(make_model).logprobs(shown, 1000)[shown.mask]
+    expected = -own if weighting == "uniform" else -own * own.exp() * (1 - own.exp())
+    assert stats.sft_loss == pytest.approx(float(expected.mean()), rel=1e-4)
+    assert (stats.sft_coef, stats.sft_rows) == (0.3, 5)
+    assert set(stats.metrics()) <= set(METRICS)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_each_pass_goes_over_the_demonstrations_once(count: int, make_groups: Any) -> None:
+    imitation = Imitation(demonstrations(make_groups), 0.5)
+    parts = [imitation.part(index, count) for index in range(count)]
+    assert sorted(itertools.chain.from_iterable(parts)) == list(range(5))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -1,14 +1,20 @@
 """Policy losses that contradict other settings are refused at start, with what to set."""
 
+import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ragen
 from ragen.algos.losses import losses
 from ragen.config import load_config
 from ragen.config.schema import Config
+from ragen.envs import Step
+from ragen.envs.bandit import Bandit
 from ragen.errors import ConfigError
+from ragen.loops.demonstrations import imitation_coef, mixed_specs
 from ragen.loops.loss_checks import check_loss, needs_reference
 from ragen.loops.session import loss_settings, plan_session
 
@@ -43,6 +49,12 @@ def with_loss(name: str, **more: Any) -> Config:
         ({"loss.name": "kto", "advantage.name": "none", "filter.strategy": "soft"}, r"choose another strategy"),
         ({"loss.name": "dpo", "advantage.name": "none", "loss.tis_cap": 2.0}, r"set loss\.tis_cap to null"),
         ({"loss.name": "pg", "loss.dual_clip": 3.0}, r"set loss\.dual_clip to null, or loss\.name to 'ppo_clip'"),
+        ({"loss.sft_coef_end": 0.1}, r"loss\.sft_decay_steps is 0: set it to the steps it takes"),
+        (
+            {"loss.sft_coef": 0.1, "loss.sft_demonstrations": 1, "optim.trajectories": 32},
+            r"up to 4 optimiser steps.*4 or more",
+        ),
+        ({"loss.name": "dpo", "advantage.name": "none", "loss.sft_coef": 0.1}, r"set loss\.sft_coef and sft_coef_end to 0"),
         ({"loss.ratio_unit": "turn"}, r"leave loss\.ratio_unit at 'trajectory', or choose 'gspo' or 'gmpo'"),
     ],
 )
@@ -58,6 +70,31 @@ def test_every_registered_loss_has_settings_that_are_accepted(name: str) -> None
     if "units" in needs:
         check_loss(config(**{"loss.name": name, "loss.ratio_unit": "turn", "loss.tis_cap": 2.0}))
     assert set(losses.get(name).settings) <= set(config().loss.model_dump())
+
+
+class Untold(Bandit):
+    """A bandit without an oracle."""
+
+    def plan(self) -> None:
+        return None
+
+
+def test_demonstrations_need_an_oracle() -> None:
+    with pytest.raises(ConfigError, match=r"loss\.sft_coef is 0\.5, but 'Untold' has no oracle to show"):
+        plan_session(config(**{"loss.sft_coef": 0.5}), env=Untold)
+    plan_session(config(**{"loss.sft_coef": 0.5}), env=None)
+
+
+def test_mu_goes_from_start_to_end_and_demonstrations_are_fresh_each_step() -> None:
+    mixed = config(
+        **{"loss.sft_coef": 0.8, "loss.sft_coef_end": 0.0, "loss.sft_decay_steps": 4, "loss.sft_demonstrations": 3}
+    )
+    assert [imitation_coef(mixed, step) for step in (0, 1, 4, 9)] == pytest.approx([0.8, 0.6, 0.0, 0.0])
+    first, second, last = (mixed_specs(mixed, "bandit", step) for step in (0, 1, 4))
+    assert (len(first), len(second), len(last)) == (3, 3, 0)
+    assert not {s.instance_seed for s in first} & {s.instance_seed for s in second}
+    assert first == mixed_specs(mixed, "bandit", 0)
+    assert mixed_specs(config(), "bandit", 0) == ()
 
 
 def test_with_a_threshold_one_member_is_enough() -> None:
@@ -89,3 +126,36 @@ def test_settings_reach_the_update() -> None:
     assert (found.own["beta"], found.own["bad_weight"], found.own["dual_clip"]) == (0.3, 2.0, 5.0)
     preferences = found.preferences
     assert (preferences.pairing, preferences.margin, preferences.threshold) == ("all", 0.2, 0.7)
+
+
+class Flat(Bandit):
+    """Every pull pays the same and no reply is punished: all groups are flat."""
+
+    def step(self, action: str) -> Step:
+        return dataclasses.replace(super().step(action), reward=0.0)
+
+
+@pytest.mark.e2e
+def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path) -> None:
+    result = ragen.train(
+        "bandit-starpo-s-grpo-tiny",
+        {
+            "run.root": str(tmp_path),
+            "warmup.data": "none",
+            "eval.episodes": 0,
+            "steps": 2,
+            "filter.max_flat_steps": 1,
+            "rollout.groups": 2,
+            "rollout.members": 2,
+            "rollout.max_new_tokens": 4,
+            "rollout.format_penalty": 0.0,
+            "loss.sft_coef": 0.5,
+            "loss.entropy_coef": 0.0,
+        },
+        env=Flat,
+    )
+    assert len(result.history) == 2
+    first, second = result.history
+    assert first["update/optimizer_steps"] >= 1
+    assert second["update/sft_loss"] < first["update/sft_loss"]
+    assert first["update/policy_loss"] == 0

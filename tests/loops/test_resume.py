@@ -43,6 +43,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "kl-in-reward": {"advantage.name": "gae", "loss.kl_coef": 0.1, "loss.kl_in": "reward", "loss.kl_estimator": "k1"},
     "dpo": {"advantage.name": "none", "loss.name": "dpo", "loss.pairing": "all"},
     "gspo-tis-single": {"loss.name": "gspo", "loss.tis_cap": 2.0, "rollout.context": "single"},
+    "chord": {"loss.sft_coef": 0.9, "loss.sft_coef_end": 0.1, "loss.sft_decay_steps": 3, "loss.sft_demonstrations": 6},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
 }
 

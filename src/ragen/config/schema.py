@@ -113,6 +113,13 @@ class LossConfig(Settings):
     )
     good_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of good trajectories")
     bad_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of bad trajectories")
+    sft_coef: float = Field(
+        0.0, ge=0, le=1, description="μ: share of the loss on demonstrations of best play, mixed into RL (CHORD); 0 = none"
+    )
+    sft_coef_end: float = Field(0.0, ge=0, le=1, description="μ after sft_decay_steps")
+    sft_decay_steps: int = Field(0, ge=0, description="training steps in which μ goes there; 0 = it stays at sft_coef")
+    sft_weighting: Literal["uniform", "phi"] = Field("uniform", description="demonstrated tokens count alike or by p(1 − p)")
+    sft_demonstrations: int = Field(32, ge=1, description="demonstration episodes a training step")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
         "trajectory-mean",
         description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant",

@@ -27,6 +27,8 @@ class UpdateStats:
     explained_variance: float | None = None
     kl: float | None = None
     sft_loss: float | None = None
+    sft_coef: float | None = None
+    sft_rows: int | None = None
     rule: Mapping[str, float] = field(default_factory=dict)
 
     @property

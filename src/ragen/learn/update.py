@@ -73,7 +73,7 @@ def update(
                 if not step.skipped:
                     for name, value in ({"grad_norm": step.grad_norm} | terms.metrics()).items():
                         sums[name].append(value)
-    return _stats(batch, tables, learned, sums, optimizer, non_finite)
+    return _stats(batch, tables, learned, sums, optimizer, non_finite, imitation)
 
 
 def _imitate(policy: Policy, imitation: Imitation, rows: list[int], budget: int, terms: Terms) -> None:
@@ -89,6 +89,7 @@ def _stats(
     sums: Mapping[str, list[float]],
     optimizer: Optimizer,
     non_finite: int,
+    imitation: Imitation | None,
 ) -> UpdateStats:
     means = {name: float(np.mean(values)) for name, values in sums.items()}
     mismatch = (tables.old_logprobs - batch.behaviour_logprobs)[learned.trained].abs()
@@ -102,5 +103,7 @@ def _stats(
         optimizer_steps=len(sums["loss"]),
         non_finite=non_finite,
         explained_variance=explained,
+        sft_coef=None if imitation is None else imitation.coef,
+        sft_rows=None if imitation is None else len(imitation.batch.lengths),
         rule={name: value for name, value in means.items() if name not in own},
     )

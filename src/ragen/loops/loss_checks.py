@@ -1,5 +1,6 @@
 """Whether the chosen policy loss fits the other settings: refused before a model is loaded."""
 
+import math
 from collections.abc import Iterator
 
 from ragen.algos.losses import losses
@@ -46,3 +47,20 @@ def _problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
         yield f"{named}, which has no dual clip: set loss.dual_clip to null, or loss.name to 'ppo_clip'"
     if loss.ratio_unit != "trajectory" and "units" not in needs:
         yield f"{named}, whose ratio is a token's: leave loss.ratio_unit at 'trajectory', or choose 'gspo' or 'gmpo'"
+    yield from _mixture_problems(config, rule)
+
+
+def _mixture_problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
+    loss = config.loss
+    if loss.sft_coef_end > 0 and loss.sft_decay_steps == 0:
+        yield f"loss.sft_coef_end is {loss.sft_coef_end}, but loss.sft_decay_steps is 0: set it to the steps it takes"
+    if max(loss.sft_coef, loss.sft_coef_end) == 0:
+        return
+    if "advantages" not in rule.needs:
+        yield f"loss.name is '{loss.name}', but demonstrations are mixed into RL: set loss.sft_coef and sft_coef_end to 0"
+    steps = math.ceil(config.rollout.groups * config.rollout.members / config.optim.trajectories)
+    if loss.sft_demonstrations < steps:
+        yield (
+            f"loss.sft_demonstrations is {loss.sft_demonstrations}, but a pass has up to {steps} optimiser steps and each "
+            f"takes some: set it to {steps} or more, or raise optim.trajectories"
+        )

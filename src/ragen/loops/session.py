@@ -16,6 +16,7 @@ from ragen.envs import Environment
 from ragen.errors import CheckpointError
 from ragen.learn.batch import Batch
 from ragen.learn.checkpoint import load_state, save_state
+from ragen.learn.imitation import Imitation
 from ragen.learn.lora import Lora, require_peft
 from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
@@ -26,6 +27,7 @@ from ragen.learn.stats import UpdateStats
 from ragen.learn.update import update
 from ragen.loops.carried import Carried
 from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
+from ragen.loops.demonstrations import check_oracle, mixed_in, mixed_specs
 from ragen.loops.loss_checks import check_loss, needs_reference
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
@@ -86,7 +88,19 @@ class Session:
         """The reference's log-probabilities (R, T), where there is a reference."""
         return None if self.reference is None else self.reference.logprobs(batch, self.config.optim.microbatch_tokens)
 
-    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, seed: int) -> UpdateStats:
+    def imitation(self, step: int) -> Imitation | None:
+        """The demonstrations that the update of this training step mixes in, if any."""
+        return mixed_in(self.config, self.world, self.held_out, self.agent, self.rules, step)
+
+    def update(
+        self,
+        batch: Batch,
+        credit: Credit,
+        reference: Tensor | None,
+        weights: Tensor,
+        imitation: Imitation | None,
+        seed: int,
+    ) -> UpdateStats:
         """The update with this run's settings; ``weights`` (M,) are those of the trajectories."""
         optim = self.config.optim
         return update(
@@ -101,6 +115,7 @@ class Session:
             online_k=optim.online_k,
             trajectory_weights=weights,
             reference=reference,
+            imitation=imitation,
         )
 
     def checkpoint(self, step: int, carried: Carried) -> Path:
@@ -162,6 +177,7 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     check_loss(config)
+    check_oracle(config, world)
     return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))
 
 
@@ -232,7 +248,8 @@ def _check_held_out(plan: Plan, point: ResumePoint) -> None:
             held_out=before,
         )
     ]
-    seen = contents(plan.world.make, specs) & plan.held_out
+    specs += [spec for step in range(point.step) for spec in mixed_specs(trained, plan.world.name, step)]
+    seen = (contents(plan.world.make, specs) - before) & plan.held_out
     if seen:
         raise CheckpointError(
             f"with eval.episodes {plan.config.eval.episodes}, eval.seed {plan.config.eval.seed} and eval.also "

@@ -14,6 +14,7 @@ from ragen.algos.filters import Selection, group_stats, select_groups
 from ragen.config.schema import Config
 from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
+from ragen.learn.imitation import Imitation
 from ragen.learn.stats import UpdateStats
 from ragen.loops.carried import Carried
 from ragen.loops.compose import training_params
@@ -47,9 +48,12 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     selection = filter_groups(collection, s.config)
     kept = [collection.groups[i] for i in selection.kept]
     metrics = rollout_metrics(collection.groups, len(collection.errors)) | filter_metrics(selection)
+    weights, imitation = selection.weights, s.imitation(step)
+    if imitation is not None and not kept:  # no advantage says anything: the demonstrations alone teach
+        kept, weights = list(collection.groups), np.ones(len(collection.groups))
     turn_advantages: TurnAdvantages = {}
     if kept:
-        stats, turn_advantages = learn(s, step, kept, selection.weights)
+        stats, turn_advantages = learn(s, step, kept, weights, imitation)
         metrics |= stats.metrics()
     else:
         metrics |= {"update/skipped": 1.0, "update/optimizer_steps": 0.0}
@@ -95,7 +99,9 @@ def filter_groups(collection: Collection, config: Config) -> Selection:
     return select_groups(stds, flat, strategy=config.filter.strategy, value=config.filter.value)
 
 
-def learn(s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64]) -> tuple[UpdateStats, TurnAdvantages]:
+def learn(
+    s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64], imitation: Imitation | None
+) -> tuple[UpdateStats, TurnAdvantages]:
     """Credit, then the update; also returns each kept turn's mean advantage."""
     batch = collate(kept, s.agent.tokenizer.pad_token_id)
     reference = s.reference_logprobs(batch)
@@ -106,6 +112,7 @@ def learn(s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.floa
         credit,
         reference,
         torch.as_tensor(each, dtype=torch.float32),
+        imitation,
         seed=derive(s.config.seed, "train", "update", step),
     )
     return stats, turn_means(kept, batch, credit.advantages)

@@ -39,6 +39,8 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "reference, ranks as their returns do",
         "update/preference_margin": "mean of β(h_better − h_worse), h = Σ log π − log π_ref (kto: ±β(h − z))",
         "update/sft_loss": "mean −log π (nats a token, weighted as loss.sft_weighting says) of the demonstrations mixed in",
+        "update/sft_coef": "μ, the share of the demonstrations' loss; the rest of the loss counts 1 − μ",
+        "update/sft_rows": "demonstrated rows mixed in in this training step",
         "update/kl": "estimated KL divergence (nats a token) from the reference policy; only with a KL term",
         "update/mismatch_mean": "mean |learner − sampler| log-probability over sampled tokens, before the update",
         "update/mismatch_max": "largest |learner − sampler| log-probability over sampled tokens, before the update",
