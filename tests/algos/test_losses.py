@@ -205,6 +205,11 @@ def test_gmpo_by_hand() -> None:
     assert terms.loss.item() == pytest.approx(-0.5 * first + 0.5 * 2 * second)
     assert gradient == pytest.approx([-first / 4, 0, 0, 0, 2 * second / 6])
     assert (share(terms, "clip_high"), share(terms, "clip_low")) == pytest.approx((1 / 4, 1 / 3))
+    # the other way round nothing but 4.0 is held: a bound binds only where it makes the estimate more cautious
+    first, second = math.sqrt(1.2 * 1.8), (0.5 * 0.5 * high) ** (1 / 3)
+    terms, gradient = by_units(gmpo, [-1.0, -1.0, 2.0, 2.0, 2.0], clip_low=0.4, clip_high=0.4)
+    assert terms.loss.item() == pytest.approx(0.5 * first - 0.5 * 2 * second)
+    assert gradient == pytest.approx([first / 4, first / 4, -second / 3, -second / 3, 0])
 
 
 def test_units_count_only_tokens_with_a_weight() -> None:
