@@ -41,7 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ppo-separate-critic": {"advantage.name": "gae", "optim.critic": "separate"},
     "lora-kl": {"model.lora.rank": 4, "loss.kl_coef": 0.01},
     "kl-in-reward": {"advantage.name": "gae", "loss.kl_coef": 0.1, "loss.kl_in": "reward", "loss.kl_estimator": "k1"},
-    "dpo": {"advantage.name": "none", "loss.name": "dpo", "loss.pairing": "all"},
+    "dpo": {"advantage.name": "none", "loss.name": "dpo", "loss.pairing": "all", "optim.learning_rate": 1e-4},
     "gspo-tis-single": {"loss.name": "gspo", "loss.tis_cap": 2.0, "rollout.context": "single"},
     "chord": {"loss.sft_coef": 0.9, "loss.sft_coef_end": 0.1, "loss.sft_decay_steps": 3, "loss.sft_demonstrations": 6},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
