@@ -41,15 +41,16 @@ def test_equal_returns_in_another_order_of_rewards_are_equal() -> None:
 
 def test_turns_with_the_same_history_and_the_same_reply_are_told_by_their_tokens() -> None:
     #                     prompt  reply  obs  reply
-    ids = torch.tensor([[1, 2, 5, 6, 3, 7], [1, 2, 5, 6, 3, 8], [1, 2, 5, 9, 3, 7], [1, 2, 5, 6, 3, 7]])
-    sampled = torch.tensor([False, False, True, True, False, True]).expand(4, 6)
-    turns = torch.tensor([[-1, -1, 2 * r, 2 * r, -1, 2 * r + 1] for r in range(4)])
-    histories, replies = turn_contents(ids, sampled, turns, torch.tensor([0, 0, 0, 1]))
+    rows = [[1, 2, 5, 6, 3, 7], [1, 2, 5, 6, 3, 8], [1, 2, 5, 9, 3, 7], [1, 2, 5, 6, 3, 7], [1, 2, 5, 6, 4, 7]]
+    sampled = torch.tensor([False, False, True, True, False, True]).expand(5, 6)
+    turns = torch.tensor([[-1, -1, 2 * r, 2 * r, -1, 2 * r + 1] for r in range(5)])
+    histories, replies = turn_contents(torch.tensor(rows), sampled, turns, torch.tensor([0, 0, 0, 1, 0]))
     first, second = histories[::2].tolist(), histories[1::2].tolist()
-    assert first[0] == first[1] == first[2] != first[3]  # another group, another history
+    assert first[0] == first[1] == first[2] == first[4] != first[3]  # another group, another history
     assert second[0] == second[1] != second[2]  # the third member answered otherwise before
+    assert second[4] not in second[:4]  # the last one was told something else
     assert first[0] not in second
-    assert replies[::2].tolist().count(int(replies[0])) == 3
+    assert replies[::2].tolist().count(int(replies[0])) == 4
     assert replies[1] == replies[5] == replies[7] != replies[3]
 
 

@@ -47,15 +47,21 @@ def with_loss(name: str, **more: Any) -> Config:
             r"set it to 2 or more, or loss\.return_threshold to a number",
         ),
         ({"loss.name": "kto", "advantage.name": "none", "filter.strategy": "soft"}, r"choose another strategy"),
-        ({"loss.name": "dpo", "advantage.name": "none", "loss.tis_cap": 2.0}, r"set loss\.tis_cap to null"),
-        ({"loss.name": "pg", "loss.dual_clip": 3.0}, r"set loss\.dual_clip to null, or loss\.name to 'ppo_clip'"),
+        (
+            {"loss.name": "dpo", "advantage.name": "none", "loss.tis_cap": 2.0},
+            r"loss\.tis_cap is 2\.0.*does not use it: leave it out, or set loss\.name to 'cispo' or",
+        ),
+        ({"loss.name": "pg", "loss.dual_clip": 3.0}, r"does not use it: leave it out, or set loss\.name to 'ppo_clip'$"),
         ({"loss.sft_coef_end": 0.1}, r"loss\.sft_decay_steps is 0: set it to the steps it takes"),
         (
             {"loss.sft_coef": 0.1, "loss.sft_demonstrations": 1, "optim.trajectories": 32},
             r"up to 4 optimiser steps.*4 or more",
         ),
         ({"loss.name": "dpo", "advantage.name": "none", "loss.sft_coef": 0.1}, r"set loss\.sft_coef and sft_coef_end to 0"),
-        ({"loss.ratio_unit": "turn"}, r"leave loss\.ratio_unit at 'trajectory', or choose 'gspo' or 'gmpo'"),
+        ({"loss.beta": 0.3}, r"set loss\.name to 'dpo' or 'kto' or 'step_dpo'$"),
+        ({"loss.name": "sft", "advantage.name": "none", "loss.pairing": "all"}, r"set loss\.name to 'dpo' or 'step_dpo'$"),
+        ({"loss.return_threshold": 0.0}, r"loss\.return_threshold is 0\.0.*set loss\.name to 'kto' or 'sft'$"),
+        ({"loss.ratio_unit": "turn"}, r"loss\.ratio_unit is turn.*set loss\.name to 'gmpo' or 'gspo'$"),
     ],
 )
 def test_contradictions_are_refused_before_a_model_is_loaded(overrides: Mapping[str, Any], words: str) -> None:

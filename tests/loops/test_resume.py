@@ -44,6 +44,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dpo": {"advantage.name": "none", "loss.name": "dpo", "loss.pairing": "all", "optim.learning_rate": 1e-4},
     "gspo-tis-single": {"loss.name": "gspo", "loss.tis_cap": 2.0, "rollout.context": "single"},
     "chord": {"loss.sft_coef": 0.9, "loss.sft_coef_end": 0.1, "loss.sft_decay_steps": 3, "loss.sft_demonstrations": 6},
+    "reinforce": {"advantage.name": "reinforce", "advantage.baseline_decay": 0.5},
+    "gigpo": {"advantage.name": "gigpo", "rollout.context": "window", "rollout.window": 1},
+    "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 3, "optim.warmup_steps": 4},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
 }
 

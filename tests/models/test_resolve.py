@@ -90,8 +90,10 @@ def test_without_a_home_the_cache_asks_for_a_place(monkeypatch):
 
 def test_many_makers_at_once_leave_one_whole_directory(tmp_path):
     target = tmp_path / "model"
+    makers = []
 
     def make(folder):
+        makers.append(folder)
         for i in range(20):
             (folder / str(i)).write_text("x")
             time.sleep(0.001)
@@ -103,6 +105,7 @@ def test_many_makers_at_once_leave_one_whole_directory(tmp_path):
         thread.join()
     assert len(list(target.iterdir())) == 20
     assert list(tmp_path.iterdir()) == [target]
+    assert len(makers) == 1  # the others waited
 
 
 def test_a_directory_is_itself(tmp_path):

@@ -21,6 +21,7 @@ COMMANDS = {
     "eval": "evaluate a run or a model on fixed instances",
     "warmup": "teach a model the reply format on demonstrations",
     "play": "play an environment yourself",
+    "study": "run a grid of settings over seeds, and report it",
     "runs": "list runs and how far they are",
     "show": "print stored trajectories of a run",
     "plot": "draw learning curves of runs",

@@ -102,11 +102,19 @@ def remember(policy: Policy, minis: Sequence[MiniBatch], tables: Tables) -> None
 
 
 def accumulate(
-    policy: Policy, mini: MiniBatch, tables: Tables, loss: LossSettings, *, untouched: bool, share: float = 1.0
+    policy: Policy,
+    mini: MiniBatch,
+    tables: Tables,
+    loss: LossSettings,
+    *,
+    untouched: bool,
+    critic_only: bool = False,
+    share: float = 1.0,
 ) -> Terms:
     """Leave ``share`` times the mini-batch's gradient on the parameters; return its summed terms.
 
     ``untouched``: no step was taken yet, so what this pass computes are the old log-probabilities and values as well.
+    ``critic_only``: the policy gets no gradient.
     """
     total = Terms()
     derivatives: list[Tensor] = []
@@ -114,7 +122,8 @@ def accumulate(
         whole, derivatives = _whole(policy, mini, tables, loss, untouched=untouched)
         total.add({"policy_loss": whole.loss, "loss": whole.loss}, whole.means)
     for number, micro in enumerate(mini.micros):
-        outputs = policy.token_outputs(micro)
+        with torch.set_grad_enabled(not critic_only):  # a value head then sees hidden states that pass no gradient on
+            outputs = policy.token_outputs(micro)
         values = _values(policy, micro, tables, outputs)
         if untouched:
             _keep(tables, micro, outputs.logprobs, values)

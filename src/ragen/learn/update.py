@@ -8,8 +8,10 @@ matter.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ragen.algos.credit import Credit
@@ -40,6 +42,7 @@ def update(
     trajectory_weights: Tensor | None = None,
     reference: Tensor | None = None,
     imitation: Imitation | None = None,
+    critic_only: bool = False,
 ) -> UpdateStats:
     """Run ``online_k`` passes of ⌈M / E⌉ optimiser steps over the batch's M trajectories, E = ``trajectories``.
 
@@ -47,7 +50,8 @@ def update(
     ``microbatch_tokens`` bounds the processed tokens of a forward pass and changes results by rounding only. ``credit`` has
     value targets for a policy with a critic; ``trajectory_weights`` (M,) multiply the loss of each trajectory (soft filter);
     ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0 and for losses that need them;
-    ``imitation`` mixes demonstrations in, and each pass goes over them once.
+    ``imitation`` mixes demonstrations in, and each pass goes over them once. With ``critic_only`` the policy
+    gets no gradient and stays as it is: the warm-up of a critic (VAPO, arXiv 2504.05118).
 
     Raises:
         ValueError: a KL term or a loss without the reference it needs, or a critic without value targets.
@@ -65,7 +69,8 @@ def update(
                 remember(policy, minis[1:], tables)
             for index, mini in enumerate(minis):
                 share = 1.0 if imitation is None else 1.0 - imitation.coef
-                terms = accumulate(policy, mini, tables, loss, untouched=number == index == 0, share=share)
+                untouched = number == index == 0
+                terms = accumulate(policy, mini, tables, loss, untouched=untouched, critic_only=critic_only, share=share)
                 if imitation is not None:
                     _imitate(policy, imitation, imitation.part(index, len(minis)), microbatch_tokens, terms)
                 step = optimizer.step({"loss": terms.scalars["loss"]})
@@ -80,6 +85,30 @@ def _imitate(policy: Policy, imitation: Imitation, rows: list[int], budget: int,
     """Add the demonstrations' gradient and terms to those of a mini-batch, of which 1 − μ counts."""
     loss = imitation.accumulate(policy, rows, budget)
     terms.add({"sft_loss": loss, "loss": imitation.coef * (loss - terms.scalars["loss"])}, {})
+
+
+def policy_gradient_norm(
+    policy: Policy, batch: Batch, credit: Credit, rows: Tensor, *, loss: LossSettings, microbatch_tokens: int
+) -> float:
+    """‖∇ policy loss‖₂ over the actor's parameters, of the ``rows`` (R,) bool of the batch as one mini-batch, at ρ = 1.
+
+    Without entropy, KL and value terms: what the advantages alone ask for. 0.0 where no row has a sampled token. Parameters
+    and optimiser are left as they are; no gradient stays. For losses with advantages.
+    """
+    bare = replace(loss, entropy_coef=0.0, kl_coef=0.0)
+    everything = lesson(batch, losses.get(loss.name), loss.preferences, ratio_unit=loss.ratio_unit)
+    chosen = replace(everything, trained=everything.trained & rows[:, None])
+    minis = minibatches(policy, batch, chosen, bare, batch.trajectories, microbatch_tokens, 0)
+    if not minis:
+        return 0.0
+    tables = replace(make_tables(policy, batch, credit, bare, None, chosen), targets=None)
+    parameters = policy.actor_parameters().values()
+    with policy.training_mode():
+        accumulate(policy, minis[0], tables, bare, untouched=True)
+    norm = float(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+    for parameter in parameters:
+        parameter.grad = None
+    return norm
 
 
 def _stats(

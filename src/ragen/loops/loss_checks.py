@@ -1,14 +1,33 @@
 """Whether the chosen policy loss fits the other settings: refused before a model is loaded."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ragen.algos.losses import losses
 from ragen.algos.losses.base import PolicyLoss
-from ragen.config.schema import Config
+from ragen.config.schema import Config, LossConfig
 from ragen.errors import ConfigError
 
-COMPARING = {"trajectory_pairs", "turn_pairs", "labels", "chosen"}
+PAIRED, JUDGED = {"trajectory_pairs", "turn_pairs"}, {"labels", "chosen"}
+
+
+def _has_setting(key: str) -> Callable[[PolicyLoss], bool]:
+    return lambda rule: key in rule.settings
+
+
+def _needs(*names: str) -> Callable[[PolicyLoss], bool]:
+    return lambda rule: bool(set(names) & set(rule.needs))
+
+
+# a changed setting that the loss does not use is refused; not the clip bounds, which the methods' presets set
+USED_BY: Mapping[str, Callable[[PolicyLoss], bool]] = {
+    **{key: _has_setting(key) for key in ("dual_clip", "beta", "good_weight", "bad_weight")},
+    "ratio_unit": _needs("units"),
+    "tis_cap": _needs("advantages"),
+    "pairing": _needs(*PAIRED),
+    "pair_margin": _needs(*PAIRED),
+    "return_threshold": _needs(*JUDGED),
+}
 
 
 def needs_reference(config: Config) -> bool:
@@ -32,21 +51,20 @@ def _problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
         yield f"{named}, which needs advantages, but advantage.name is 'none': set it to an estimator (docs/rules/)"
     if "advantages" not in needs and loss.kl_coef > 0 and loss.kl_in == "reward":
         yield f"{named}, which reads no per-token rewards: set loss.kl_in to 'loss', or loss.kl_coef to 0"
-    relative = needs & COMPARING and not (needs & {"labels", "chosen"} and loss.return_threshold is not None)
+    relative = needs & PAIRED or (needs & JUDGED and loss.return_threshold is None)
     if relative and config.rollout.members < 2:
-        remedy = ", or loss.return_threshold to a number" if needs & {"labels", "chosen"} else ""
+        remedy = ", or loss.return_threshold to a number" if needs & JUDGED else ""
         yield (
             f"{named}, which compares the members of a group, but rollout.members is {config.rollout.members}: set it to 2 "
             f"or more{remedy}"
         )
-    if config.filter.strategy == "soft" and needs & {"trajectory_pairs", "turn_pairs", "labels"}:
+    if config.filter.strategy == "soft" and needs & (PAIRED | {"labels"}):
         yield f"{named}, which has no token weights that filter.strategy 'soft' could scale: choose another strategy"
-    if loss.tis_cap is not None and "advantages" not in needs:
-        yield f"{named}, which has no importance weights: set loss.tis_cap to null"
-    if loss.dual_clip is not None and "dual_clip" not in rule.settings:
-        yield f"{named}, which has no dual clip: set loss.dual_clip to null, or loss.name to 'ppo_clip'"
-    if loss.ratio_unit != "trajectory" and "units" not in needs:
-        yield f"{named}, whose ratio is a token's: leave loss.ratio_unit at 'trajectory', or choose 'gspo' or 'gmpo'"
+    for key, uses in USED_BY.items():
+        value = getattr(loss, key)
+        if value != LossConfig.model_fields[key].default and not uses(rule):
+            others = " or ".join(f"'{other}'" for other in losses if uses(losses.get(other)))
+            yield f"loss.{key} is {value}, but {named}, which does not use it: leave it out, or set loss.name to {others}"
     yield from _mixture_problems(config, rule)
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ragen.errors import ModelError
+from ragen.filelock import acquire, release
 
 ADVICE = "Free some space there, or set the environment variable RAGEN_CACHE to a directory that can be written"
 
@@ -32,13 +33,25 @@ def is_made(target: Path) -> bool:
 def made_once(target: Path, make: Callable[[Path], None]) -> Path:
     """``target``, filled by ``make`` if it is not there yet. Raises ModelError where the cache cannot be written.
 
-    ``make`` fills a directory beside it that is then renamed, so ``target`` is complete whenever it exists. Processes that
-    do this at the same time each make their own; the first rename wins and the others use it.
+    ``make`` fills a directory beside it that is then renamed, so ``target`` is complete whenever it exists. Of processes
+    that do this at the same time one makes it and the others wait; on a file system without locks each makes its own, the
+    first rename wins, and the others use it.
     """
     if is_made(target):
         return target
+    lock = target.with_name(f".{target.name}.lock")
     with _clear_cache_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        handle = acquire(lock, wait=True)
+    try:
+        return target if is_made(target) else _make(target, make)
+    finally:
+        if handle is not None:
+            release(lock, handle)
+
+
+def _make(target: Path, make: Callable[[Path], None]) -> Path:
+    with _clear_cache_errors(target):
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         with _clear_cache_errors(target):

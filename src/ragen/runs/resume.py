@@ -1,6 +1,6 @@
 """Going on with a run: checked in full before a model is loaded or a file is touched."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,8 @@ from ragen.runs.directory import RunDirectory
 from ragen.runs.disk import write_text
 from ragen.runs.lock import locked
 
-FREE_SETTINGS = ("steps", "eval", "run")  # a resumed run may change these: what was trained so far does not depend on them
+# a resumed run may change these sections and settings: what was trained so far does not depend on them
+FREE_SETTINGS = ("steps", "eval", "diagnostics", "echo_trap.action", "echo_trap.max_rollbacks", "run")
 SETTINGS = "settings.yaml"
 
 
@@ -83,17 +84,22 @@ def _elsewhere(path: Path, key: str, value: str) -> str:
 
 
 def _check_same(trained: Config, config: Config, path: Path) -> None:
-    old, new = (dict(_leaves(c.model_dump(mode="json"))) for c in (trained, config))
-    other = [
-        f"{key} = {old.get(key)}, not {new.get(key)}"
-        for key in old | new
-        if key.partition(".")[0] not in FREE_SETTINGS and old.get(key) != new.get(key)
-    ]
+    other = differences(trained, config, free=FREE_SETTINGS)
     if other:
         raise CheckpointError(
             f"'{path}' was trained with {'; '.join(other)}: a resumed run may only change {', '.join(FREE_SETTINGS)}; "
             "start a new run for other settings (its config.yaml must not be edited either)"
         )
+
+
+def differences(old: Config, new: Config, *, free: Sequence[str]) -> list[str]:
+    """Each setting that differs, as ``key = OLD, not NEW``; the sections (or single settings) in ``free`` may."""
+    before, after = (dict(_leaves(config.model_dump(mode="json"))) for config in (old, new))
+    return [
+        f"{key} = {before.get(key)}, not {after.get(key)}"
+        for key in before | after
+        if key not in free and key.partition(".")[0] not in free and before.get(key) != after.get(key)
+    ]
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

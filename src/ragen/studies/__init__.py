@@ -1,0 +1,1 @@
+"""Studies: grids of runs over settings and seeds, and what they come to in tables and curves."""

@@ -1,0 +1,133 @@
+"""Where a study's runs and reports lie, and in which state each run is.
+
+``root/runs/NAME/`` a run's directory, shared by all studies with that run; ``root/logs/NAME.yaml`` its settings and
+``NAME.log`` what it printed; ``root/STUDY-SIZE.md`` and so on the reports. A run that is done has a ``done.json``.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from ragen.config import Config, load_config
+from ragen.config.yaml_text import dump_yaml
+from ragen.errors import CheckpointError
+from ragen.metrics.evaluation import EvalReport
+from ragen.runs.checkpoints import Checkpoints
+from ragen.runs.directory import RunDirectory
+from ragen.runs.disk import read_json, write_text
+from ragen.runs.lock import locked
+from ragen.runs.resume import differences
+from ragen.studies.grid import PLACE, StudyRun
+from ragen.studies.outcomes import Record
+
+State = Literal["new", "begun", "busy", "done"]
+DONE = "done.json"
+STORED = 4  # how often a run stores its trajectories
+SAVED = 4  # and how often a checkpoint
+
+
+class Place:
+    """The folder that holds the runs of studies."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs, self.logs = root / "runs", root / "logs"
+
+    def path(self, run: StudyRun) -> Path:
+        """The run's directory."""
+        return self.runs / run.name
+
+    def log(self, run: StudyRun) -> Path:
+        """What the run printed."""
+        return self.logs / f"{run.name}.log"
+
+    def state(self, run: StudyRun) -> State:
+        """How far a run is: not begun, begun (to be gone on with), in another process' hands, or done.
+
+        Raises CheckpointError where its directory holds a run with other settings.
+        """
+        path = self.path(run)
+        if not (path / "config.yaml").is_file():
+            return "new"
+        self._check_same(run)
+        if (path / DONE).is_file():
+            return "done"
+        try:
+            with locked(path):
+                return "begun"
+        except CheckpointError:
+            return "busy"
+
+    def _check_same(self, run: StudyRun) -> None:
+        path = self.path(run)
+        other = differences(load_config(path / "config.yaml"), run.config, free=(PLACE,))
+        if other:
+            raise CheckpointError(
+                f"'{path}' was run with {'; '.join(other)}: its config.yaml was changed, or a default of RAGEN was. Move "
+                "the directory away (mv) and it is run again, or give the study the old value"
+            )
+
+    def prepare(self, run: StudyRun, threads: int) -> list[str]:
+        """The words after ``ragen train`` that start the run, or go on with it.
+
+        A run that was stopped before its first checkpoint left nothing to go on with: it begins anew.
+        """
+        path = self.path(run)
+        if (path / "config.yaml").is_file():
+            with locked(path):
+                try:
+                    Checkpoints(path / "checkpoints").latest()
+                except CheckpointError:
+                    shutil.rmtree(path)
+                else:
+                    return ["--resume", str(path)]
+        settings = self.logs / f"{run.name}.yaml"
+        write_text(settings, dump_yaml(self._kept_here(run.config, run.name, threads).model_dump(mode="json")))
+        return [str(settings)]
+
+    def _kept_here(self, config: Config, name: str, threads: int) -> Config:
+        """The settings with where and how this run is kept: few checkpoints, and a sample of its trajectories."""
+        section = config.run.model_copy(
+            update={
+                "root": str(self.runs),
+                "name": name,
+                "keep": 1,
+                "checkpoint_every": max(1, config.steps // SAVED),
+                "trajectories_every": max(1, config.steps // STORED),
+                "threads": config.run.threads or threads,
+            }
+        )
+        return config.model_copy(update={"run": section})
+
+    def finish(self, run: StudyRun, seconds: float, *, keep_checkpoints: bool) -> None:
+        """Mark a run as done; its checkpoints go unless they are wanted."""
+        if not keep_checkpoints:
+            shutil.rmtree(self.path(run) / "checkpoints", ignore_errors=True)
+        write_text(self.path(run) / DONE, json.dumps({"seconds": round(seconds, 1)}) + "\n")
+
+    def steps_done(self, run: StudyRun) -> int:
+        """How many steps the run has recorded."""
+        try:
+            return (self.path(run) / "metrics.jsonl").read_bytes().count(b"\n")
+        except OSError:
+            return 0
+
+    def record(self, run: StudyRun) -> Record:
+        """What a run that is done recorded. Raises CheckpointError for a damaged file."""
+        opened = RunDirectory(self.path(run), run.config)
+        reports = {}
+        for name, values in opened.evaluations().items():
+            try:
+                reports[name] = EvalReport.from_dict(values)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise CheckpointError(f"eval/{name}.json of '{opened.path}' is damaged ({error!r})") from None
+        env = next((report.env for name, report in reports.items() if name == "before"), "")
+        return Record(env, tuple(opened.metrics()), reports)
+
+    def origin(self, run: StudyRun) -> Mapping[str, Any]:
+        """Where a run that is done comes from: its last start's versions, machine and commit, and ``seconds`` in all."""
+        starts = RunDirectory(self.path(run), run.config).starts()
+        done = read_json(self.path(run) / DONE, "remove it, and `ragen study run` makes it again")
+        return {**(starts[-1] if starts else {}), "seconds": done["seconds"]}

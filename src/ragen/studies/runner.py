@@ -1,0 +1,194 @@
+"""Runs a study: one process a run, some side by side; done runs are skipped, interrupted ones go on, failures are kept."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ragen.runs.interrupt import Interrupt, StepAbandoned
+from ragen.studies.grid import Plan, StudyRun
+from ragen.studies.place import Place, State
+
+POLL_S = 0.5
+
+
+class Process(Protocol):
+    """What the runner needs of a started run (``subprocess.Popen`` has it)."""
+
+    def poll(self) -> int | None:
+        """Its exit status, None while it runs."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Tell it to stop (SIGINT: after this step)."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+Start = Callable[[Sequence[str], Path], Process]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a study is: steps done of those that were to do in this call, the runs in work with their steps, time left.
+
+    ``left_s`` is the time used so far · steps left / steps done now; None before the first step.
+    """
+
+    done: int
+    total: int
+    running: tuple[tuple[StudyRun, int], ...]
+    left_s: float | None
+
+
+class StudyListener(Protocol):
+    """Told how a study goes on."""
+
+    def on_begin(self, states: dict[str, State], workers: int, threads: int) -> None:
+        """The state of every run, and how many are worked on side by side, with how many threads each."""
+
+    def on_progress(self, progress: Progress) -> None:
+        """From time to time."""
+
+    def on_end(self, run: StudyRun, what: str) -> None:
+        """A run has ended: ``what`` is "done", "interrupted", or why it failed."""
+
+    def on_message(self, text: str) -> None:
+        """Something worth a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResult:
+    """Names of runs by how they stand now; ``failed`` with the last words of each. ``busy`` runs are in other processes."""
+
+    done: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+    busy: tuple[str, ...]
+    interrupted: bool
+
+
+def run_study(
+    plan: Plan, place: Place, listener: StudyListener, *, workers: int, threads: int, start: Start | None = None
+) -> StudyResult:
+    """Run what is not done yet, ``workers`` runs at a time, each on ``threads`` threads where its settings name no number.
+
+    Ctrl-C stops every run after its step, with a checkpoint; a second one abandons the steps, a third ends at once.
+    """
+    runs = plan.runs()
+    states = {name: place.state(run) for name, run in runs.items()}
+    listener.on_begin(states, workers, threads)
+    todo = [run for name, run in runs.items() if states[name] in ("new", "begun")]
+    pool = _Pool(place, listener, todo, threads, keep_checkpoints=plan.study.keep_checkpoints, start=start or start_process)
+    with Interrupt(listener.on_message) as interrupt:
+        try:
+            pool.work(workers, interrupt)
+        finally:
+            pool.kill()
+    done = tuple(name for name, state in states.items() if state == "done") + tuple(pool.finished)
+    return StudyResult(done, tuple(pool.failed), tuple(n for n, s in states.items() if s == "busy"), interrupt())
+
+
+def start_process(words: Sequence[str], log: Path) -> Process:
+    """Start ``ragen train`` in a session of its own (Ctrl-C reaches it through the runner only), its output in ``log``."""
+    command = [sys.executable, "-m", "ragen.cli.main", "train", *words]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+
+class _Pool:
+    """Runs that wait, that are worked on, and that have ended."""
+
+    def __init__(
+        self,
+        place: Place,
+        listener: StudyListener,
+        todo: Sequence[StudyRun],
+        threads: int,
+        *,
+        keep_checkpoints: bool,
+        start: Start,
+    ) -> None:
+        self.place, self.listener, self.threads, self.start = place, listener, threads, start
+        self.keep_checkpoints = keep_checkpoints
+        self.waiting = list(todo)
+        self.running: dict[str, tuple[StudyRun, Process, float]] = {}
+        self.finished: list[str] = []
+        self.failed: list[tuple[str, str]] = []
+        self.told = 0  # how often the running ones were told to stop
+        self._todo = tuple(todo)
+        self._began = {run.name: place.steps_done(run) for run in todo}
+        self._since = time.monotonic()
+
+    def work(self, workers: int, interrupt: Interrupt) -> None:
+        """Until every run has ended, or, after Ctrl-C, until those that were running have stopped."""
+        while self.running or (self.waiting and not interrupt()):
+            while len(self.running) < workers and self.waiting and not interrupt():
+                self._begin(self.waiting.pop(0))
+            wanted = 1 if interrupt() else 0
+            try:
+                with interrupt.abandonable("step of each run"):
+                    time.sleep(POLL_S)
+            except StepAbandoned:
+                wanted = 2
+                time.sleep(POLL_S)
+            if self.told < wanted:
+                self.told += 1
+                for _, process, _ in self.running.values():
+                    process.send_signal(signal.SIGINT)
+            self._collect()
+            self.listener.on_progress(self._progress())
+
+    def kill(self) -> None:
+        """End what still runs; its last checkpoint is whole."""
+        for _, process, _ in self.running.values():
+            process.kill()
+
+    def _begin(self, run: StudyRun) -> None:
+        try:
+            process = self.start(self.place.prepare(run, self.threads), self.place.log(run))
+        except Exception as error:  # a run that cannot start must not stop the others
+            self._fail(run, str(error))
+            return
+        self.running[run.name] = (run, process, time.monotonic())
+
+    def _collect(self) -> None:
+        for name, (run, process, since) in list(self.running.items()):
+            status = process.poll()
+            if status is None:
+                continue
+            del self.running[name]
+            if status == 0:
+                self.place.finish(run, time.monotonic() - since, keep_checkpoints=self.keep_checkpoints)
+                self.finished.append(name)
+                self.listener.on_end(run, "done")
+            elif self.told:
+                self.listener.on_end(run, "interrupted")
+            else:
+                self._fail(run, _last_words(self.place.log(run), status))
+
+    def _fail(self, run: StudyRun, why: str) -> None:
+        self.failed.append((run.name, why))
+        self.listener.on_end(run, why)
+
+    def _progress(self) -> Progress:
+        """Steps; a run that has ended counts with all its steps, whether or not it made them."""
+        ended = {*self.finished, *(name for name, _ in self.failed)}
+        total = sum(run.config.steps - self._began[run.name] for run in self._todo)
+        now = {run.name: run.config.steps if run.name in ended else self.place.steps_done(run) for run in self._todo}
+        done = sum(max(0, now[name] - self._began[name]) for name in now)
+        left = (time.monotonic() - self._since) / done * (total - done) if done > 0 else None
+        return Progress(done, total, tuple((run, now[name]) for name, (run, _, _) in self.running.items()), left)
+
+
+def _last_words(log: Path, status: int) -> str:
+    """The error that a failed run printed, or its last line."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error: ")]
+    return (errors or lines or [f"exit status {status}"])[-1].removeprefix("error: ")
