@@ -17,6 +17,7 @@ NAMES = advantages.names()
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "grpo": [{}, {"normalize_std": False}],
     "dr_grpo": [{}],
+    "none": [{}],
     "rloo": [{}],
     "reinforce": [{}],
     "reinforce_pp": [{}, {"gamma": 0.9}],

@@ -11,20 +11,24 @@ from torch import Tensor
 from ragen.algos.advantages import AdvantageEstimator, advantages, running_mean
 from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
-from ragen.algos.losses import losses
 from ragen.config.schema import Config
 from ragen.envs import Environment
 from ragen.errors import CheckpointError
 from ragen.learn.batch import Batch
 from ragen.learn.checkpoint import load_state, save_state, stored_extra
+from ragen.learn.imitation import Imitation
 from ragen.learn.lora import Lora, require_peft
+from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import CriticKind, Policy
+from ragen.learn.preferences import Preferences
 from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
-from ragen.learn.update import LossSettings, update
+from ragen.learn.update import update
 from ragen.loops.carried import Carried
 from ragen.loops.compose import Agent, World, build_agent, build_rules, build_shaping, build_world
+from ragen.loops.demonstrations import check_oracle, mixed_in, mixed_specs
+from ragen.loops.loss_checks import check_loss, needs_reference
 from ragen.loops.requirements import check_rule
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
@@ -93,25 +97,39 @@ class Session:
         return credit, carried
 
     def reference_logprobs(self, batch: Batch) -> Tensor | None:
-        """The reference's log-probabilities (R, T), where there is a KL term."""
+        """The reference's log-probabilities (R, T), where there is a reference."""
         return None if self.reference is None else self.reference.logprobs(batch, self.config.optim.microbatch_tokens)
 
-    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, step: int) -> UpdateStats:
+    def imitation(self, step: int) -> Imitation | None:
+        """The demonstrations that the update of this training step mixes in, if any."""
+        if step < self.config.optim.critic_warmup_steps:
+            return None
+        return mixed_in(self.config, self.world, self.held_out, self.agent, self.rules, step)
+
+    def update(
+        self,
+        batch: Batch,
+        credit: Credit,
+        reference: Tensor | None,
+        weights: Tensor,
+        imitation: Imitation | None,
+        step: int,
+    ) -> UpdateStats:
         """The update of training step ``step`` (from 0); ``weights`` (M,) are those of the trajectories."""
         optim = self.config.optim
-        loss = loss_settings(self.config)
         return update(
             self.policy,
             self.optimizer,
             batch,
             credit,
-            loss=loss,
+            loss=loss_settings(self.config),
             trajectories=optim.trajectories,
             microbatch_tokens=optim.microbatch_tokens,
             seed=derive(self.config.seed, "train", "update", step),
             online_k=optim.online_k,
             trajectory_weights=weights,
-            reference=reference if loss.kl_coef > 0 else None,
+            reference=reference,
+            imitation=imitation,
             critic_only=step < optim.critic_warmup_steps,
         )
 
@@ -173,6 +191,9 @@ def loss_settings(config: Config) -> LossSettings:
         own=loss.model_dump(),
         aggregation=loss.aggregation,
         length_constant=loss.length_constant,
+        ratio_unit=loss.ratio_unit,
+        tis_cap=loss.tis_cap,
+        preferences=Preferences(loss.pairing, loss.pair_margin, loss.return_threshold),
         entropy_coef=loss.entropy_coef,
         kl_coef=loss.kl_coef if as_loss else 0.0,
         kl_estimator=estimator,
@@ -208,8 +229,9 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     world = build_world(config.env, env)
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
+    check_loss(config)
+    check_oracle(config, world)
     check_rule(config, estimator, world.make)
-    losses.get(config.loss.name)
     shaping = build_shaping(config.reward, world)
     return Plan(config, world, others, estimator, shaping, held_out_contents(config, (world, *others)))
 
@@ -221,7 +243,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         _check_held_out(plan, point)
     listener.on_start(config, place)
     # adapters and the reference belong to the model RL began with; anything else is whole in the checkpoint
-    from_start = point is None or config.model.lora.rank > 0 or config.loss.kl_coef > 0
+    from_start = point is None or config.model.lora.rank > 0 or needs_reference(config)
     known = None if from_start or point is None else point.checkpoint
     _check_memory(known or resolve_model(config.model.name), config, estimator)
     agent = build_agent(known or starting_model(config, plan.world, plan.held_out, listener), config.model, config.rollout)
@@ -229,7 +251,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     dtype = str(agent.dtype).removeprefix("torch.")
     listener.on_message(f"device {agent.device} · {dtype} · {threads} thread{'s' if threads > 1 else ''}")
     policy = _policy(agent, config, estimator)
-    reference = Reference(policy) if config.loss.kl_coef > 0 else None
+    reference = Reference(policy) if needs_reference(config) else None
     start, carried = (0, Carried()) if point is None else (point.step, _carried(point.checkpoint, point.step))
     optimizer = _optimizer(policy, after_rollbacks(config, carried.rollbacks))
     run = RunDirectory.create(config, place) if point is None else _restored(point, policy, optimizer)
@@ -284,7 +306,8 @@ def _check_held_out(plan: Plan, point: ResumePoint) -> None:
             held_out=before,
         )
     ]
-    seen = contents(plan.world.make, specs) & plan.held_out
+    specs += [spec for step in range(point.step) for spec in mixed_specs(trained, plan.world.name, step)]
+    seen = (contents(plan.world.make, specs) - before) & plan.held_out
     if seen:
         raise CheckpointError(
             f"with eval.episodes {plan.config.eval.episodes}, eval.seed {plan.config.eval.seed} and eval.also "
@@ -350,7 +373,7 @@ def _check_memory(path: Path, config: Config, estimator: AdvantageEstimator) -> 
         choose_dtype(config.model.dtype, device, parameters=size.parameters),
         trainable=trainable,
         critic=size.parameters if separate else 0,
-        reference=config.loss.kl_coef > 0 and rank == 0,
+        reference=needs_reference(config) and rank == 0,
         activations=Activations(config.optim.microbatch_tokens, size.hidden, size.layers, size.vocabulary),
     )
     check_memory(needed, device)

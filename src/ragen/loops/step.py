@@ -14,6 +14,7 @@ from ragen.algos.filters import Selection, group_stats, select_groups
 from ragen.config.schema import Config
 from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
+from ragen.learn.imitation import Imitation
 from ragen.loops.carried import Carried
 from ragen.loops.compose import training_params
 from ragen.loops.diagnostics import diagnose
@@ -50,9 +51,12 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     selection = filter_groups(collection, s.config)
     kept = [collection.groups[i] for i in selection.kept]
     metrics |= filter_metrics(selection)
+    weights, imitation = selection.weights, s.imitation(step)
+    if imitation is not None and not kept:  # no advantage says anything: the demonstrations alone teach
+        kept, weights = list(collection.groups), np.ones(len(collection.groups))
     turn_advantages: TurnAdvantages = {}
     if kept:
-        learnt = learn(s, step, kept, selection.weights, carried)
+        learnt = learn(s, step, kept, weights, imitation, carried)
         metrics |= learnt.metrics
         turn_advantages, carried = learnt.turn_advantages, learnt.carried
     else:
@@ -108,13 +112,20 @@ class Learnt:
     carried: Carried
 
 
-def learn(s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64], carried: Carried) -> Learnt:
+def learn(
+    s: Session,
+    step: int,
+    kept: Sequence[Group],
+    weights: NDArray[np.float64],
+    imitation: Imitation | None,
+    carried: Carried,
+) -> Learnt:
     """Credit, then the update."""
     batch = collate(kept, s.agent.tokenizer.pad_token_id)
     reference = s.reference_logprobs(batch)
     credit, after = s.credit(batch, reference, carried)
     each = [w for group, w in zip(kept, weights, strict=True) for _ in group.trajectories]
-    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), step)
+    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), imitation, step)
     metrics = dict(stats.metrics()) | credit_metrics(credit.advantages, batch.mask)
     if "baseline" in s.estimator.needs:
         metrics["credit/baseline"] = carried.mean_return
