@@ -69,7 +69,7 @@ def test_the_mask_marks_exactly_the_replies(textbook: ModuleType, played: Any) -
 
 def test_advantages_loss_and_gradient_are_the_librarys(textbook: ModuleType, played: Any) -> None:
     batch = as_batch(played)
-    credit = grpo(batch.rewards, batch.mask, batch.turn_ids, batch.trajectory, batch.group)
+    credit = grpo(batch.rewards, batch.mask, batch.trajectory, batch.group)
     advantages = textbook.grpo_advantages(played.returns, MEMBERS)
     width = batch.ids.shape[1]
     torch.testing.assert_close(torch.where(batch.mask, advantages[:, None], 0), credit.advantages, rtol=1e-6, atol=1e-6)

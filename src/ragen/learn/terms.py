@@ -65,15 +65,26 @@ class Terms:
 
 
 def make_tables(
-    policy: Policy, batch: Batch, credit: Credit, loss: LossSettings, reference: Tensor | None, learned: Lesson
+    policy: Policy,
+    batch: Batch,
+    credit: Credit,
+    loss: LossSettings,
+    reference: Tensor | None,
+    learned: Lesson,
+    *,
+    with_values: bool = True,
 ) -> Tables:
-    """The tables of an update; raises ValueError where the loss lacks something it needs."""
+    """The tables of an update, for a critic's value loss too unless ``with_values`` is False.
+
+    Raises ValueError where the loss lacks something it needs.
+    """
     rule = losses.get(loss.name)
     if loss.kl_coef > 0 and reference is None:
         raise ValueError("loss.kl_coef is above 0: give the reference's log-probabilities (Reference.logprobs)")
-    if policy.kind != "none" and credit.value_targets is None:
+    with_values = with_values and policy.kind != "none"
+    if with_values and credit.value_targets is None:
         raise ValueError("the policy has a critic but the credit has no value targets: use an estimator with values (gae)")
-    targets = credit.value_targets if policy.kind != "none" else None
+    targets = credit.value_targets if with_values else None
     empty = torch.zeros(batch.ids.shape, dtype=torch.float32)
     return Tables(
         credit.advantages,

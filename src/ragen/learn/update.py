@@ -49,9 +49,8 @@ def update(
     Each pass shuffles the trajectories by a seed derived from ``seed``; the last, partial mini-batch counts too.
     ``microbatch_tokens`` bounds the processed tokens of a forward pass and changes results by rounding only. ``credit`` has
     value targets for a policy with a critic; ``trajectory_weights`` (M,) multiply the loss of each trajectory (soft filter);
-    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0 and for losses that need them;
-    ``imitation`` mixes demonstrations in, and each pass goes over them once. With ``critic_only`` the policy
-    gets no gradient and stays as it is: the warm-up of a critic (VAPO, arXiv 2504.05118).
+    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0 and losses that need them; each pass
+    goes over ``imitation`` once; ``critic_only`` leaves the policy as it is (VAPO's critic warm-up, arXiv 2504.05118).
 
     Raises:
         ValueError: a KL term or a loss without the reference it needs, or a critic without value targets.
@@ -101,7 +100,7 @@ def policy_gradient_norm(
     minis = minibatches(policy, batch, chosen, bare, batch.trajectories, microbatch_tokens, 0)
     if not minis:
         return 0.0
-    tables = replace(make_tables(policy, batch, credit, bare, None, chosen), targets=None)
+    tables = make_tables(policy, batch, credit, bare, None, chosen, with_values=False)
     parameters = policy.actor_parameters().values()
     with policy.training_mode():
         accumulate(policy, minis[0], tables, bare, untouched=True)
