@@ -143,7 +143,7 @@ def ours(given, path):
             policy,
             optimizer,
             batch,
-            grpo(batch.rewards, batch.mask, batch.turn_ids, batch.trajectory, batch.group, eps=EPS),
+            grpo(batch.rewards, batch.mask, batch.trajectory, batch.group, eps=EPS),
             loss=LossSettings(),
             trajectories=batch.trajectories,
             microbatch_tokens=given.microbatch_tokens,

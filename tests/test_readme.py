@@ -96,7 +96,7 @@ def test_every_preset_of_the_registry_stands_in_the_guide() -> None:
 
 
 def test_links_to_files_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     links = [(page, link) for page in pages for link in re.findall(r"(?<!!)\[[^\]]*\]\(([^)#]+)\)", page.read_text("utf-8"))]
     assert len(links) > 5
     assert [(page.name, link) for page, link in links if "://" not in link and not (page.parent / link).exists()] == []

@@ -61,8 +61,11 @@ class Turn:
     """One policy reply and the environment's answer to it.
 
     ``prompt_ids`` are only the ids *added* before this reply since the last one (header, observation, forced text);
-    ``extends`` is False where they start a new segment. ``reward`` is the environment's; ``penalty`` (≤ 0) is the
-    rollout's format penalty. ``observation`` is the text the reply answered. ``invalid_actions`` counts skipped ones.
+    ``extends`` is False where they start a new segment. ``observation`` is the text the reply answered.
+    ``reward`` is the environment's; ``penalty`` (≤ 0) is the rollout's format penalty. ``overlong_penalty`` (≤ 0) and
+    ``process_reward`` (≥ 0: a coefficient times ``process_score``, which is in [0, 1], or None without such a reward) are of
+    training only and never told to the policy. ``invalid_actions`` counts skipped sub-actions.
+    ``anchor`` is the environment's key of the state the turn began in (None: it gives none).
     """
 
     prompt_ids: tuple[int, ...]
@@ -73,8 +76,17 @@ class Turn:
     valid: bool
     reward: float
     penalty: float = 0.0
+    process_reward: float = 0.0
+    overlong_penalty: float = 0.0
+    process_score: float | None = None
     invalid_actions: int = 0
+    anchor: str | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """What the turn adds to the total return: reward, penalty, process reward and overlong penalty."""
+        return self.reward, self.penalty, self.process_reward, self.overlong_penalty
 
 
 @dataclass(frozen=True)
@@ -92,13 +104,13 @@ class Trajectory:
 
     @cached_property
     def task_return(self) -> float:
-        """Sum of the environment's rewards, without penalties; correctly rounded: equal whatever their order."""
+        """Sum of the environment's rewards alone; correctly rounded: equal whatever their order."""
         return math.fsum(turn.reward for turn in self.turns)
 
     @cached_property
     def total_return(self) -> float:
-        """Sum of rewards and penalties (correctly rounded): what filter and advantages use by default."""
-        return math.fsum(part for turn in self.turns for part in (turn.reward, turn.penalty))
+        """Sum of all parts of all turns (correctly rounded): what filter and advantages use by default."""
+        return math.fsum(part for turn in self.turns for part in turn.parts)
 
     @property
     def sampled_tokens(self) -> int:
@@ -114,7 +126,7 @@ class Group:
     trajectories: tuple[Trajectory, ...]
 
     def returns(self, *, task: bool = False) -> NDArray[np.float64]:
-        """Returns of the members, float64 of shape (G,); ``task=True`` leaves penalties out."""
+        """Returns of the members, float64 of shape (G,); ``task=True`` takes the environment's rewards alone."""
         values = [t.task_return if task else t.total_return for t in self.trajectories]
         return np.asarray(values, dtype=np.float64)
 
@@ -130,8 +142,8 @@ class Segment:
     """One training row: a stretch of tokens that only ever grew by appending.
 
     ``mask[t]`` is True where token t was sampled by the policy; ``logprobs`` are the behaviour log-probabilities (0 off
-    mask); ``turn_ids`` the turn's number in its trajectory (−1 off mask); ``rewards`` hold each turn's reward plus
-    penalty on the turn's last sampled token. All arrays have shape (T,).
+    mask); ``turn_ids`` the turn's number in its trajectory (−1 off mask); ``rewards`` hold the sum of each turn's
+    parts on its last sampled token. All arrays have shape (T,).
     """
 
     token_ids: NDArray[np.int64]

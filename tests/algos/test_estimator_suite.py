@@ -16,7 +16,31 @@ from ragen.algos.credit import Credit
 NAMES = advantages.names()
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "grpo": [{}, {"normalize_std": False}],
+    "dr_grpo": [{}],
+    "rloo": [{}],
+    "reinforce": [{}],
+    "reinforce_pp": [{}, {"gamma": 0.9}],
+    "reinforce_pp_baseline": [{}],
+    "turn_grpo": [{}, {"normalize_std": False, "turn_coef": 0.5}],
+    "gigpo": [{}, {"gamma_turn": 0.9, "turn_coef": 0.5}, {"normalize_std": False}],
+    "pass_at_k": [{"k": 1}, {"k": 2}, {"k": 3, "normalize_std": False}],
     "gae": [{}, {"gamma": 0.9, "lam": 0.8}, {"whiten": True}, {"gamma": 0.9, "bootstrap_truncated": True}],
+    "bi_level_gae": [
+        {},
+        {"gamma": 0.9, "lam": 0.8, "gamma_turn": 0.7, "lam_turn": 0.6},
+        {"gamma_turn": 0.9, "bootstrap_truncated": True, "whiten": True},
+    ],
+    "vapo": [{}, {"gamma": 0.9, "length_alpha": 0.5}, {"length_alpha": 0.3, "bootstrap_truncated": True, "whiten": True}],
+}
+BASELINE = torch.tensor(0.4, dtype=torch.float64)
+GROUP_RULES = ("grpo", "dr_grpo", "rloo", "turn_grpo", "gigpo", "pass_at_k", "reinforce_pp_baseline")
+CENTRED = {  # sum to 0 in a group, ignore a shift, and grow with the returns (or not, where divided by std)
+    ("grpo", True),
+    ("grpo", False),
+    ("dr_grpo", False),
+    ("rloo", False),
+    ("pass_at_k", True),
+    ("pass_at_k", False),
 }
 every_estimator = pytest.mark.parametrize(
     ("name", "options"), [(n, o) for n in NAMES for o in OPTIONS.get(n, [{}])], ids=str
@@ -32,9 +56,11 @@ class Rows:
     group: Tensor
     values: Tensor
     truncated: Tensor
+    anchors: Tensor
+    baseline: Tensor = BASELINE
 
     def permuted(self, order: Tensor) -> "Rows":
-        return Rows(**{name: array[order] for name, array in self.arrays().items()})
+        return Rows(**{name: array[order] if array.ndim else array for name, array in self.arrays().items()})
 
     def arrays(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -70,7 +96,10 @@ def batches(draw: st.DrawFn) -> Rows:
     cut = torch.rand(trajectory, generator=generator) < 0.5
     owner = torch.tensor([t for t, *_ in rows])
     values = torch.randn(mask.shape, generator=generator)
-    return Rows(rewards, mask, turn_ids, owner * 3 + 1, torch.tensor([g for _, g, _ in rows]) * 5, values, cut[owner])
+    group = torch.tensor([g for _, g, _ in rows]) * 5
+    keys = torch.randint(-1, 2, (trajectory, int(turn_ids.max().clamp(min=0)) + 1), generator=generator)
+    anchors = torch.where(mask, keys[owner].gather(1, turn_ids.clamp(min=0).long()), -1)
+    return Rows(rewards, mask, turn_ids, owner * 3 + 1, group, values, cut[owner], anchors)
 
 
 def assert_same(got: Credit, expected: Credit) -> None:
@@ -81,9 +110,10 @@ def assert_same(got: Credit, expected: Credit) -> None:
 
 
 def test_the_suite_knows_the_registered_estimators() -> None:
-    assert set(OPTIONS) <= set(NAMES)
+    assert set(OPTIONS) == {name for name in NAMES if advantages.get(name).compute.__module__.startswith("ragen.")}
     for name in NAMES:
-        assert advantages.get(name).settings
+        assert set(advantages.get(name).needs) <= {field.name for field in fields(Rows)}
+        assert {key for options in OPTIONS.get(name, []) for key in options} <= set(advantages.get(name).settings)
 
 
 @every_estimator
@@ -109,6 +139,7 @@ def test_b10_b11_what_stands_off_the_mask_changes_nothing(name: str, options: di
             rewards=torch.where(rows.mask, rows.rewards, filler),
             values=torch.where(rows.mask, rows.values, filler),
             turn_ids=torch.where(rows.mask, rows.turn_ids, 99),
+            anchors=torch.where(rows.mask, rows.anchors, 1),
         )
         got = credit(advantages.get(name), dirty, options)
         assert torch.equal(got.advantages, plain.advantages)
@@ -140,6 +171,7 @@ def test_credit_does_not_depend_on_padding(name: str, options: dict[str, Any], r
         mask=pad(rows.mask, False),
         turn_ids=pad(rows.turn_ids, -1),
         values=pad(rows.values, 7.0),
+        anchors=pad(rows.anchors, 0),
     )
     plain, got = (credit(advantages.get(name), batch, options) for batch in (rows, padded))
     inner = slice(left, left + rows.mask.shape[1])
@@ -171,19 +203,20 @@ def test_credit_passes_no_gradient_to_values(name: str, options: dict[str, Any])
     mask = torch.ones(2, 2, dtype=torch.bool)
     index = torch.arange(2)
     values = torch.randn(2, 2, requires_grad=True)
-    rows = Rows(torch.eye(2), mask, torch.zeros(2, 2), index, torch.zeros(2, dtype=torch.int64), values, mask[:, 0])
+    none = torch.zeros(2, 2, dtype=torch.int64)
+    rows = Rows(torch.eye(2), mask, none, index, none[0], values, mask[:, 0], none - 1)
     got = credit(advantages.get(name), rows, options)
     assert not got.advantages.requires_grad
     assert got.value_targets is None or not got.value_targets.requires_grad
 
 
-@pytest.mark.parametrize("options", OPTIONS["grpo"], ids=str)
+@pytest.mark.parametrize(("name", "normalized"), sorted(CENTRED), ids=str)
 @settings(max_examples=40, deadline=None)
 @given(rows=batches(), shift=st.integers(-20, 20), scale=st.sampled_from([0.125, 4.0]))
-def test_m3_group_relative_credit(options: dict[str, Any], rows: Rows, shift: int, scale: float) -> None:
+def test_m3_group_relative_credit(name: str, normalized: bool, rows: Rows, shift: int, scale: float) -> None:
     """It sums to 0 within a group, ignores a constant shift of the returns, and scales with them (not with std)."""
-    estimator = advantages.get("grpo")
-    options = {**options, "eps": 0.0}
+    estimator = advantages.get(name)
+    options = {"normalize_std": normalized, "eps": 0.0, "k": 2}
     plain = credit(estimator, rows, options).advantages
     first = first_tokens(rows)
     for group in rows.group.unique():
@@ -195,7 +228,32 @@ def test_m3_group_relative_credit(options: dict[str, Any], rows: Rows, shift: in
     moved = credit(estimator, replace(rows, rewards=shifted), options).advantages
     torch.testing.assert_close(moved, plain, rtol=1e-4, atol=1e-5)
     grown = credit(estimator, replace(rows, rewards=rows.rewards * scale), options).advantages
-    torch.testing.assert_close(grown, plain * (scale if "normalize_std" in options else 1.0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(grown, plain * (1.0 if normalized else scale), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", GROUP_RULES)
+@settings(max_examples=25, deadline=None)
+@given(rows=batches(), reward=st.sampled_from([0.1, 0.35, -0.7, 1e8]))
+def test_b3_flat_groups_get_exactly_zero(name: str, rows: Rows, reward: float) -> None:
+    """All groups but the first are made flat: every turn pays the same at its first token, every trajectory in one turn."""
+    flat = rows.group != 0
+    one_turn = torch.where(rows.mask, 0, -1)
+    rewards = torch.where(flat[:, None], 0.0, rows.rewards)
+    for row, column in first_tokens(rows):
+        if flat[row]:
+            rewards[row, column] = reward
+    changed = replace(rows, rewards=rewards, turn_ids=torch.where(flat[:, None], one_turn, rows.turn_ids))
+    kept = changed.permuted(one_row_each(changed))
+    got = credit(advantages.get(name), kept, {"k": 2}).advantages
+    assert torch.equal(got[kept.group != 0], torch.zeros_like(got[kept.group != 0]))
+
+
+def one_row_each(rows: Rows) -> Tensor:
+    """Rows of which each is its trajectory's row with its first sampled token, or its first row."""
+    best = {int(t): int((rows.trajectory == t).nonzero()[0]) for t in rows.trajectory.unique()}
+    for row, _ in first_tokens(rows):
+        best[int(rows.trajectory[row])] = row
+    return torch.tensor(list(best.values()))
 
 
 def first_tokens(rows: Rows) -> list[tuple[int, int]]:

@@ -21,8 +21,7 @@ def credit(
     rows = len(returns)
     rewards = torch.tensor(returns, dtype=dtype)[:, None]
     mask = torch.ones(rows, 1, dtype=torch.bool)
-    turns = torch.zeros(rows, 1, dtype=torch.int32)
-    got = grpo(rewards, mask, turns, torch.arange(rows), torch.tensor(groups), normalize_std=normalize_std, eps=eps)
+    got = grpo(rewards, mask, torch.arange(rows), torch.tensor(groups), normalize_std=normalize_std, eps=eps)
     assert got.value_targets is None
     assert got.advantages.dtype == torch.float32
     return got.advantages[:, 0].tolist()
@@ -52,7 +51,7 @@ def test_b3_equal_totals_of_different_turns_are_flat() -> None:
     # −0.1 −0.1 +1 and +1 −0.1 −0.1 differ by rounding if summed carelessly
     rewards = torch.tensor([[-0.1, -0.1, 1.0], [1.0, -0.1, -0.1], [-0.1, 1.0, -0.1]])
     mask = torch.ones(3, 3, dtype=torch.bool)
-    got = grpo(rewards, mask, torch.arange(3).expand(3, 3), torch.arange(3), torch.zeros(3, dtype=torch.int64), eps=0.0)
+    got = grpo(rewards, mask, torch.arange(3), torch.zeros(3, dtype=torch.int64), eps=0.0)
     assert torch.equal(got.advantages, torch.zeros(3, 3))
 
 
@@ -76,9 +75,8 @@ def test_b5_flatness_is_decided_in_each_group_alone() -> None:
 def test_b15_turn_rewards_reach_the_advantages() -> None:
     rewards = torch.tensor([[-0.1, 0.0, -0.1, 1.0], [-0.1, 0.0, -0.1, -0.1]])
     mask = torch.tensor([[True, False, True, True]] * 2)
-    turns = torch.tensor([[0, -1, 1, 2]] * 2)
     group = torch.zeros(2, dtype=torch.int64)
-    got = grpo(rewards, mask, turns, torch.arange(2), group, normalize_std=False).advantages
+    got = grpo(rewards, mask, torch.arange(2), group, normalize_std=False).advantages
     torch.testing.assert_close(got, torch.tensor([[0.55, 0.0, 0.55, 0.55], [-0.55, 0.0, -0.55, -0.55]]))
 
 
@@ -86,7 +84,7 @@ def test_b12_a_reward_off_the_mask_is_not_part_of_the_return() -> None:
     rewards = torch.tensor([[0.0, 0.0, 1.0, 99.0, math.nan], [0.0, 0.0, 0.0, 99.0, math.nan]])
     mask = torch.tensor([[True, True, True, False, False]] * 2)
     group = torch.zeros(2, dtype=torch.int64)
-    got = grpo(rewards, mask, torch.where(mask, 0, -1), torch.arange(2), group, normalize_std=False).advantages
+    got = grpo(rewards, mask, torch.arange(2), group, normalize_std=False).advantages
     assert got.tolist() == [[0.5, 0.5, 0.5, 0.0, 0.0], [-0.5, -0.5, -0.5, 0.0, 0.0]]
 
 
@@ -94,8 +92,7 @@ def test_a_trajectory_of_two_segments_is_one_member_of_its_group() -> None:
     # trajectory 0 = rows 0 and 2 with 1 + 2, trajectory 1 = row 1 with 0; counted by rows the mean would be 1
     rewards = torch.tensor([[1.0], [0.0], [2.0]])
     mask = torch.ones(3, 1, dtype=torch.bool)
-    turns = torch.tensor([[0], [0], [1]])
-    got = grpo(rewards, mask, turns, torch.tensor([0, 1, 0]), torch.zeros(3, dtype=torch.int64), normalize_std=False)
+    got = grpo(rewards, mask, torch.tensor([0, 1, 0]), torch.zeros(3, dtype=torch.int64), normalize_std=False)
     assert got.advantages.tolist() == [[1.5], [-1.5], [1.5]]
 
 
@@ -103,12 +100,12 @@ def test_d6_a_trajectory_without_a_sampled_token_takes_no_part() -> None:
     mask = torch.tensor([[True], [True], [False]])
     rewards: Tensor = torch.tensor([[1.0], [3.0], [math.nan]])
     group = torch.zeros(3, dtype=torch.int64)
-    got = grpo(rewards, mask, torch.zeros(3, 1), torch.arange(3), group, normalize_std=False).advantages
+    got = grpo(rewards, mask, torch.arange(3), group, normalize_std=False).advantages
     assert got.tolist() == [[-1.0], [1.0], [0.0]]
 
 
 def test_d6_a_batch_without_a_sampled_token_has_no_credit() -> None:
     mask = torch.zeros(2, 3, dtype=torch.bool)
     group = torch.zeros(2, dtype=torch.int64)
-    got = grpo(torch.full((2, 3), math.nan), mask, torch.full((2, 3), -1), torch.arange(2), group)
+    got = grpo(torch.full((2, 3), math.nan), mask, torch.arange(2), group)
     assert torch.equal(got.advantages, torch.zeros(2, 3))

@@ -119,14 +119,14 @@ def test_m10_with_a_group_baseline_it_is_the_exact_one_times_g_minus_1_over_g(na
     policy = LOGITS.softmax(0)
     expected = torch.zeros(3, dtype=torch.float64)
     index, group = torch.arange(size), torch.zeros(size, dtype=torch.int64)
-    mask, turns = torch.ones(size, 1, dtype=torch.bool), torch.zeros(size, 1)
+    mask = torch.ones(size, 1, dtype=torch.bool)
     weights = token_weights(mask, index, "trajectory-mean").double()
     for arms in itertools.product(range(3), repeat=size):
         chosen = list(arms)
-        advantages = grpo(PAYOFF[chosen][:, None], mask, turns, index, group, normalize_std=False).advantages.double()
+        advantages = grpo(PAYOFF[chosen][:, None], mask, index, group, normalize_std=False).advantages.double()
         logits = LOGITS.clone().requires_grad_()
         new = logits.log_softmax(0)[chosen][:, None]
-        losses.get(name)(new, new.detach(), advantages, weights, clip_low=0.2, clip_high=0.2).loss.backward()
+        apply(name, new, new.detach(), advantages, weights).loss.backward()
         assert logits.grad is not None
         expected += policy[chosen].prod() * logits.grad
     torch.testing.assert_close(expected, -exact_gradient() * (size - 1) / size, rtol=1e-5, atol=1e-7)

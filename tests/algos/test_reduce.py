@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ragen.algos.losses import ppo_clip
-from ragen.algos.reduce import masked_mean, token_weights, trajectory_layout, weighted_sum, whiten
+from ragen.algos.reduce import masked_mean, token_weights, weighted_sum, whiten
 
 MODES = ("token-mean", "trajectory-mean", "trajectory-sum")
 NAN = math.nan
@@ -115,30 +115,6 @@ def test_b16_weights_agree_with_a_plain_mean_over_trajectories() -> None:
     assert by_mode["token-mean"] == pytest.approx((45 + 21) / 12, rel=1e-6)
     assert by_mode["trajectory-mean"] == pytest.approx((4.5 + 10.5) / 2, rel=1e-6)
     assert by_mode["trajectory-sum"] == pytest.approx((45 + 21) / 4 / 2, rel=1e-6)
-
-
-def test_layout_puts_segments_of_a_trajectory_in_turn_order() -> None:
-    mask = torch.tensor([[False, True, True], [True, False, False], [True, False, True]])
-    turns = torch.tensor([[-1, 2, 2], [0, -1, -1], [0, -1, 1]])
-    layout = trajectory_layout(mask, turns, torch.tensor([5, 3, 5]))
-    values = torch.tensor([[NAN, 1.0, 2.0], [3.0, NAN, NAN], [4.0, NAN, 5.0]])
-    assert layout.gather(values).tolist() == [[3.0, 0.0, 0.0, 0.0], [4.0, 5.0, 1.0, 2.0]]
-    assert layout.lengths.tolist() == [1, 4]
-    assert layout.index.tolist() == [1, 0, 1]
-    assert layout.valid.tolist() == [[True, False, False, False], [True] * 4]
-
-
-@given(data=st.data())
-def test_scatter_undoes_gather(data: st.DataObject) -> None:
-    rows, width = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
-    bits = data.draw(st.lists(st.booleans(), min_size=rows * width, max_size=rows * width))
-    mask = torch.tensor(bits).reshape(rows, width)
-    trajectory = torch.tensor(data.draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows)))
-    turns = torch.where(mask, torch.arange(rows)[:, None], -1)
-    values = torch.arange(1.0, rows * width + 1).reshape(rows, width)
-    layout = trajectory_layout(mask, turns, trajectory)
-    assert torch.equal(layout.scatter(layout.gather(values), mask), values * mask)
-    assert int(layout.lengths.sum()) == int(mask.sum())
 
 
 @given(

@@ -14,6 +14,7 @@ from ragen.config.settings import validated
 from ragen.config.yaml_text import dump_yaml, parse_yaml
 from ragen.envs.base import EnvSettings
 from ragen.errors import ConfigError
+from ragen.metrics.echo_trap import TrapSettings
 
 BASE = "bandit-starpo-s-grpo"
 
@@ -122,7 +123,9 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
         ("steps=true", ["steps", "true and false"]),
         ("optim.learning_rate=.nan", ["optim.learning_rate", "finite"]),
         ("optim=3", ["optim", "3"]),
-        ("rollout.members=1", ["rollout.members is 1", "gae"]),
+        ("rollout.members=1", ["rollout.members is 1", "filter.strategy"]),
+        ("reward.coef=-1", ["reward.coef", "-1", "greater than or equal to 0"]),
+        ("reward.overlong_buffer=257", ["reward.overlong_buffer is 257", "at most 256 tokens", "rollout.max_new_tokens"]),
     ],
 )
 def test_g7_an_impossible_value_names_key_value_and_what_is_allowed(word, parts):
@@ -239,3 +242,36 @@ def test_e_is_never_more_than_the_trajectories_of_a_batch():
     config = loaded("--rollout.groups", "2", "--rollout.members", "3")
     assert config.optim.trajectories == 6
     assert loaded().optim.trajectories == 32
+
+
+ROLLBACK = ("--echo_trap.action", "rollback", "--run.checkpoint_every", "2", "--run.keep", "6")
+
+
+def test_a_rollback_needs_checkpoints_from_before_what_gave_the_warning():
+    """They must reach 2 · window = 10 steps back from any step: 9 steps behind the newest one, of every second step."""
+    assert loaded(*ROLLBACK).echo_trap.action == "rollback"
+    with pytest.raises(ConfigError, match=r"run.keep to 6 or more"):
+        loaded(*ROLLBACK, "--run.keep", "5")
+    with pytest.raises(ConfigError, match=r"run.checkpoint_every is 0.*echo_trap.action to 'stop'"):
+        loaded(*ROLLBACK, "--run.checkpoint_every", "0")
+    assert loaded("--echo_trap.action", "stop", "--run.checkpoint_every", "0").run.checkpoint_every == 0
+
+
+@pytest.mark.parametrize(("strategy", "value"), [("none", "0.5"), ("soft", "0.5"), ("top_p", "2"), ("top_k", "1.5")])
+def test_the_filter_value_of_a_rollback_must_fit_the_strategy(strategy, value):
+    start = {"top_k": "4", "top_p": "0.9"}.get(strategy, "1")
+    words = (*ROLLBACK, "--filter.strategy", strategy, "--filter.value", start, "--echo_trap.filter_value", value)
+    with pytest.raises(ConfigError, match=r"echo_trap.filter_value is"):
+        loaded(*words)
+
+
+def test_the_detector_and_its_settings_have_the_same_defaults():
+    own, trap = TrapSettings(), Config().echo_trap
+    assert (own.window, own.drop, own.spike, own.solved) == (trap.window, trap.drop, trap.spike, trap.solved)
+
+
+def test_a_process_reward_needs_thinking():
+    assert loaded("--reward.process", "plan_agreement").reward.process == "plan_agreement"
+    with pytest.raises(ConfigError, match=r"'plan_agreement' reads the reasoning, but rollout.thinking is false: set"):
+        loaded("--reward.process", "plan_agreement", "--rollout.thinking", "false")
+    assert loaded("--rollout.thinking", "false", "--reward.overlong_buffer", "256").reward.overlong_buffer == 256

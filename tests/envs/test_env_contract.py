@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragen.envs import Environment, EnvSettings, Observation, Step, check_environment, environment_factory, environments
+from ragen.envs import (
+    Environment,
+    EnvSettings,
+    Fact,
+    Observation,
+    Step,
+    check_environment,
+    environment_factory,
+    environments,
+)
 from ragen.envs.check import HOSTILE
 from ragen.errors import ConfigError
 
@@ -219,6 +228,45 @@ class OneContent(Counter):
         return "lake"
 
 
+class HalfAnchored(Counter):
+    def anchor(self) -> str | None:
+        return str(self.value) if self.value == self.first else None
+
+
+class Clock(Counter):
+    """Every move that changes nothing moves the key."""
+
+    ticks = 0
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        self.ticks = 0
+        return super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed)
+
+    def step(self, action: str) -> Step:
+        self.ticks += 1
+        info = {"success": False, "action_is_valid": True, "action_is_effective": False}
+        return Step(str(self.value), 0.0, terminated=False, info=info)
+
+    def anchor(self) -> str | None:
+        return f"{self.value} {self.ticks}"
+
+
+class RandomAnchor(Counter):
+    def anchor(self) -> str | None:
+        return f"{self.value} {next(MOODS)}"
+
+
+class ForeignAnchor(Counter):
+    seed = 0
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        self.seed = dynamics_seed
+        return super().reset(instance_seed=instance_seed, dynamics_seed=dynamics_seed)
+
+    def anchor(self) -> str | None:
+        return f"{self.value} {self.seed}"
+
+
 class Tagged(Counter):
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         return "</think>"
@@ -227,6 +275,27 @@ class Tagged(Counter):
 class Moody(Counter):
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         return f"{next(MOODS)} up"
+
+
+class MovingFacts(Counter):
+    def facts(self) -> tuple[Fact, ...]:
+        self.value += 1
+        return ()
+
+
+class ChanceFacts(Counter):
+    def facts(self) -> tuple[Fact, ...]:
+        return (Fact("it is (.)", (str(next(MOODS)),)),)
+
+
+class TextFacts(Counter):
+    def facts(self) -> Any:
+        return ("it is 3",)
+
+
+class Groupless(Counter):
+    def facts(self) -> tuple[Fact, ...]:
+        return (Fact("it is 3", ("3",)),)
 
 
 class Constant(Counter):
@@ -278,9 +347,17 @@ BROKEN: dict[type[Counter], str] = {
     Certain: "best_success() must be a finite number of at most 1 in size, got float 1.5",
     WrongPlayer: "players()['odd'] must be only actions of actions(), got str 'sideways'",
     MovingContent: "content() changes during the episode",
+    HalfAnchored: "anchor() is None in some states and a key in others",
+    Clock: "anchor() changed with",
+    RandomAnchor: "two environments with equal seeds and actions differ",
+    ForeignAnchor: "the initial state depends on the dynamics seed",
     OneContent: "two different initial states share the content 'lake'",
     Tagged: "thought() must be a text without <think>",
     Moody: "thought() must depend only on its generator",
+    MovingFacts: "asking for facts() changes the episode",
+    ChanceFacts: "facts() must depend only on the state",
+    TextFacts: "facts() must be a tuple of ragen.envs.Fact, got tuple ('it is 3',)",
+    Groupless: "Groupless.facts() raised ValueError: a fact's pattern needs a group",
     Constant: "8 instance seeds give the same initial state",
     Silent: "instructions() must say what the task is",
     NoObservation: "reset(): an observation must be a str, got Observation",

@@ -357,3 +357,26 @@ def random_success(name: str, **overrides: object) -> float:
 def test_random_play_in_two_turns_succeeds_on_14_to_19_percent_of_random_maps() -> None:
     assert 0.14 <= random_success("frozen_lake-det") <= 0.19
     assert random_success("frozen_lake-det", corners=True) < 0.02
+
+
+def test_facts_are_the_goal_seen_from_where_the_player_is_now() -> None:
+    env = made("frozen_lake-offset")
+    for seed in range(20):
+        hint = env.reset(instance_seed=seed, dynamics_seed=0).text.split("\n")[-1]
+        for action in ("Down", "Left", "Up", "Right"):
+            facts = env.facts()
+            said = [fact.verdict(f"So the {hint}") for fact in facts]
+            assert said == [True if fact.truths else None for fact in facts]
+            assert True in said
+            assert [fact.verdict("goal is 9 down, 9 right") for fact in facts] == [False, False]
+            step = env.step(action)
+            if step.terminated:
+                break
+            hint = step.observation.split("\n")[-1]
+
+
+def test_facts_tell_coordinates_where_the_observation_does() -> None:
+    env = made("frozen_lake-coords")
+    hint = env.reset(instance_seed=3, dynamics_seed=0).text.split("\n")[-1]
+    assert [fact.verdict(hint) for fact in env.facts()] == [True, True]
+    assert [fact.verdict("You: (7, 7). Goal: (8, 8).") for fact in env.facts()] == [False, False]

@@ -271,3 +271,20 @@ def test_a_wrong_setting_is_named(values, message):
 
 def test_symbols_may_be_written_with_blanks():
     assert SokobanSettings(symbols="W . G C B A @").symbols == OTHER
+
+
+def test_facts_are_box_and_target_seen_from_the_player(tmp_path):
+    path = tmp_path / "levels.txt"
+    path.write_text("#######\n#@    #\n# $   #\n#    .#\n#######\n")
+    env = SokobanEnv(SokobanSettings(level_file=str(path)))
+    env.reset(instance_seed=0, dynamics_seed=0)
+    said = "The box is 1 down, 1 right and the target is 4 right, 2 down."
+    assert [fact.verdict(said) for fact in env.facts()] == [True] * 4
+    env.step("Right")
+    assert [fact.verdict(said) for fact in env.facts()] == [True, False, True, False]
+    assert [fact.verdict("box is 1 down, target is 2 down, 3 right") for fact in env.facts()] == [True, None, True, True]
+    coords = SokobanEnv(SokobanSettings(level_file=str(path), hint="coords"))
+    shown = coords.reset(instance_seed=0, dynamics_seed=0).text.split("\n")[-1]
+    assert shown == "You: (1, 1). Boxes: (2, 2). Targets: (3, 5)."
+    assert [fact.verdict(shown) for fact in coords.facts()] == [True, True, True]
+    assert [fact.verdict("You: (1, 2). Boxes: (2, 3). Targets: (5, 3).") for fact in coords.facts()] == [False] * 3

@@ -36,6 +36,23 @@ def test_rows_are_in_group_member_turn_order_with_trajectories_and_groups_number
     assert batch.truncated.tolist() == [False, False, False, True]
 
 
+def test_states_are_numbered_within_their_group_on_the_sampled_tokens() -> None:
+    def anchored(member: int, keys: tuple[str | None, ...], cut: bool = False) -> Trajectory:
+        first = trajectory((1, 2), member, cut=True)
+        turns = [dataclasses.replace(turn, anchor=key, extends=not cut) for turn, key in zip(first.turns, keys, strict=True)]
+        return dataclasses.replace(first, turns=(dataclasses.replace(turns[0], extends=False), turns[1]))
+
+    batch = collate(
+        [Group(0, (anchored(0, ("a", "b")), anchored(1, ("b", None), cut=True))), Group(1, (anchored(0, ("a", "a")),))], 0
+    )
+    assert batch.anchors.tolist() == [
+        [-1, -1, 0, 0, -1, 1, 1],
+        [-1, -1, 1, 1, -1, -1, -1],
+        [-1] * 7,
+        [-1, -1, 2, 2, -1, 2, 2],
+    ]
+
+
 def test_a6_padding_is_known_by_position_when_the_pad_id_is_the_end_of_turn_id() -> None:
     row = Segment(
         np.array([5, 6, 0]), np.array([False, True, True]), *(np.zeros(3, t) for t in (np.float32, np.int32, np.float32))
@@ -68,4 +85,5 @@ def test_types_are_the_documented_ones() -> None:
         "trajectory": torch.int64,
         "group": torch.int64,
         "truncated": torch.bool,
+        "anchors": torch.int64,
     }

@@ -32,6 +32,25 @@ def test_b30_the_first_of_ten_warm_up_steps_already_moves_the_weights_by_a_tenth
     assert optimizer.learning_rate == pytest.approx(1e-2)
 
 
+def test_the_actor_s_warm_up_waits_for_its_first_gradient(make_model: Any) -> None:
+    policy = Policy(make_model(), dtype=torch.float32, pad_id=0, critic="head")
+    optimizer = Optimizer(policy, learning_rate=1e-2, critic_learning_rate=1e-1, warmup_steps=10, weight_decay=0.5)
+    before = {name: p.detach().clone() for name, p in policy.actor_parameters().items()}
+    head = policy.critic_parameters()["value_head.weight"].detach().clone()
+    for _ in range(4):
+        give(policy, 1.0)
+        for parameter in policy.actor_parameters().values():
+            parameter.grad = None
+        optimizer.step({})
+    assert all(torch.equal(p, before[name]) for name, p in policy.actor_parameters().items())
+    assert not torch.equal(policy.critic_parameters()["value_head.weight"], head)
+    assert (optimizer.steps, optimizer.actor_steps) == (4, 0)
+    give(policy, 1.0)
+    optimizer.step({})
+    assert (optimizer.steps, optimizer.actor_steps) == (5, 1)
+    assert optimizer.learning_rate == pytest.approx(1e-3)
+
+
 def test_the_norm_is_reported_before_clipping_and_gradients_are_dropped_after(make_model: Any) -> None:
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
     optimizer = Optimizer(policy, learning_rate=1e-3, grad_clip=0.5)

@@ -48,7 +48,7 @@ def spied_ratios(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
         return ppo_clip(logprobs, old, *rest, **more)
 
     table: dict[str, PolicyLoss] = losses._items
-    monkeypatch.setitem(table, "ppo_clip", spy)
+    monkeypatch.setitem(table, "ppo_clip", dataclasses.replace(table["ppo_clip"], compute=spy))
     return seen
 
 
@@ -362,9 +362,38 @@ def test_a_policy_gradient_step_makes_the_rewarded_reply_likelier_and_the_other_
 
     batch = collate([Group(0, (member(0, (10, 11), 1.0), member(1, (20, 21), 0.0)))], pad_id=0)
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
-    credit = grpo(batch.rewards, batch.mask, batch.turn_ids, batch.trajectory, batch.group)
+    credit = grpo(batch.rewards, batch.mask, batch.trajectory, batch.group)
     before = policy.logprobs(batch, 100).sum(1)
     run(policy, batch, credit=credit, lr=1e-3)
     after = policy.logprobs(batch, 100).sum(1)
     assert after[0] > before[0] + 0.01
     assert after[1] < before[1] - 0.01
+
+
+@pytest.mark.parametrize("kind", ["head", "separate"])
+def test_while_only_the_critic_learns_the_policy_stays_as_it_is(kind: str, make_model: Any, make_groups: Any) -> None:
+    critic_model = make_model(seed=1) if kind == "separate" else None
+    policy = Policy(make_model(), dtype=torch.float32, pad_id=0, critic=kind, critic_model=critic_model)
+    batch = collate(make_groups(), pad_id=0)
+    before = weights(policy)
+    stats = run(policy, batch, loss=LossSettings(entropy_coef=0.1), trajectories=2, online_k=2, critic_only=True)
+    after = weights(policy)
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert moved == set(policy.critic_parameters())
+    assert stats.optimizer_steps == 6
+    assert stats.value_loss is not None
+    run(policy, batch)
+    assert not torch.equal(weights(policy)["model.lm_head.weight"], before["model.lm_head.weight"])
+
+
+def test_the_critic_s_steps_are_those_of_a_full_update(make_model: Any, make_groups: Any) -> None:
+    """A separate critic learns the same whether or not the policy learns with it."""
+    batch = collate(make_groups(), pad_id=0)
+    found = []
+    for alone in (False, True):
+        policy = Policy(make_model(), dtype=torch.float32, pad_id=0, critic="separate", critic_model=make_model(seed=1))
+        optimizer = Optimizer(policy, learning_rate=1e-3, critic_learning_rate=1e-2, grad_clip=1e9)
+        credit, options = random_credit(batch, targets=True), {"trajectories": 3, "microbatch_tokens": 200, "seed": 0}
+        update(policy, optimizer, batch, credit, loss=LossSettings(), critic_only=alone, **options)
+        found.append({name: value.detach().clone() for name, value in policy.critic_parameters().items()})
+    assert all(torch.equal(value, found[1][name]) for name, value in found[0].items())

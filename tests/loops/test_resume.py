@@ -41,6 +41,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ppo-separate-critic": {"advantage.name": "gae", "optim.critic": "separate"},
     "lora-kl": {"model.lora.rank": 4, "loss.kl_coef": 0.01},
     "kl-in-reward": {"advantage.name": "gae", "loss.kl_coef": 0.1, "loss.kl_in": "reward", "loss.kl_estimator": "k1"},
+    "reinforce": {"advantage.name": "reinforce", "advantage.baseline_decay": 0.5},
+    "gigpo": {"advantage.name": "gigpo", "rollout.context": "window", "rollout.window": 1},
+    "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 3, "optim.warmup_steps": 4},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
 }
 

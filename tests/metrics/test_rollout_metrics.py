@@ -23,10 +23,11 @@ def turn(
     tokens: int = 4,
     entropy: float = 1.0,
     stop: StopReason = StopReason.END,
+    **more: Any,
 ) -> Turn:
     completion = Completion(tuple(range(tokens)), (-0.5,) * tokens, (entropy,) * tokens, text, stop)
     info: dict[str, Any] = {"effective_actions": effective}
-    return Turn((1, 2), True, completion, "obs", actions, valid, reward, 0.0 if valid else -0.1, info=info)
+    return Turn((1, 2), True, completion, "obs", actions, valid, reward, 0.0 if valid else -0.1, info=info, **more)
 
 
 def episode(*turns: Turn, success: bool = False, env: str = "sokoban", end: EndReason = EndReason.TERMINATED) -> Trajectory:
@@ -36,7 +37,8 @@ def episode(*turns: Turn, success: bool = False, env: str = "sokoban", end: EndR
 INVALID = {"valid": False, "actions": (), "effective": 0}
 WON = episode(turn(reward=-0.1), turn(reward=10.9, tokens=2, entropy=4.0), success=True)
 LOST = episode(turn(**INVALID, text="Up", stop=StopReason.LENGTH), end=EndReason.BUDGET)
-FLAT = (episode(turn(reward=1.0)), episode(turn(reward=1.0, actions=("Up", "Left", "Up"), effective=0)))
+SCORED = turn(reward=0.75, process_score=0.5, process_reward=0.25)
+FLAT = (episode(SCORED), episode(turn(reward=1.0, actions=("Up", "Left", "Up"), effective=0)))
 BATCH = (Group(0, (WON, LOST)), Group(1, FLAT))
 
 
@@ -45,13 +47,18 @@ def test_all_metrics_of_a_batch_by_hand() -> None:
     std = 10.9 / math.sqrt(2)  # returns 10.8 and −0.1
     expected = {
         "rollout/success": 1 / 4,
+        "rollout/solved_groups": 1 / 2,
         "rollout/return_mean": (10.8 - 0.1 + 1 + 1) / 4,
         "rollout/return_max": 10.8,
-        "rollout/task_return_mean": (10.8 + 0 + 1 + 1) / 4,
+        "rollout/task_return_mean": (10.8 + 0 + 0.75 + 1) / 4,
         "rollout/return_std": std / 2,
         "rollout/return_std_min": 0.0,
+        "rollout/return_std_max": std,
         "rollout/flat_groups": 0.5,
         "rollout/valid_format": 4 / 5,
+        "rollout/process_score_mean": 0.5,
+        "rollout/process_reward_mean": 0.25,
+        "rollout/overlong_penalty_mean": 0.0,
         "rollout/truncated_turns": 1.0,
         "rollout/effective_actions": 3 / 6,
         "rollout/turns": 5 / 4,
@@ -60,8 +67,10 @@ def test_all_metrics_of_a_batch_by_hand() -> None:
         "rollout/think_words": 3.0,
         "rollout/sampled_tokens": 18.0,
         "rollout/entropy": (16 + 2 * 4.0) / 18,
+        "rollout/entropy_spread": math.sqrt(4 * 0.6**2 + 2.4**2) / math.sqrt(5),  # of 1, 4, 1, 1, 1
         "rollout/distinct_2": 2 / 8,  # four times "go up", "up now"; "Up" has no pair
         "rollout/self_similarity": (6 * 1 + 4 / math.sqrt(3)) / 10,
+        "rollout/common_reply": 4 / 5,
         "rollout/errors": 3.0,
     }
     assert set(got) == set(expected)
@@ -120,6 +129,23 @@ def test_a_metric_without_data_is_left_out_and_never_zero() -> None:
     silent = r.rollout_metrics([Group(0, (episode(turn("Up", **INVALID)),))])
     assert "rollout/effective_actions" not in silent
     assert "rollout/think_words" not in silent
+    assert "rollout/process_score_mean" not in silent
+    assert "rollout/process_reward_mean" not in silent
+
+
+def test_process_rewards_and_overlong_penalties_are_means_over_turns() -> None:
+    turns = [
+        turn(process_score=1.0, process_reward=0.5, overlong_penalty=-0.25),
+        turn(process_score=0.0, overlong_penalty=-0.5),
+        turn(),  # without a score: in the mean of penalties only
+    ]
+    played = [episode(*turns[:2]), episode(turns[2])]
+    assert r.process_score_mean(played) == 0.5
+    assert r.process_reward_mean(played) == 0.25
+    assert r.overlong_penalty_mean(played) == -0.25
+    assert [t.total_return for t in played] == [-0.25, 0.0]
+    assert r.return_mean(played) == -0.125
+    assert r.task_return_mean(played) == 0.0
 
 
 def test_returns_do_not_depend_on_the_order_of_rewards() -> None:
@@ -127,6 +153,18 @@ def test_returns_do_not_depend_on_the_order_of_rewards() -> None:
         episode(*(turn(reward=x) for x in order)).total_return for order in itertools.permutations((-0.1, -0.1, 1.0, 0.3))
     }
     assert len(totals) == 1
+
+
+def test_the_common_reply_is_compared_letter_for_letter() -> None:
+    same = [episode(turn("a b"), turn(" a b\n")), episode(turn("A b"))]
+    assert r.common_reply(same) == pytest.approx(2 / 3)
+    assert math.isnan(r.common_reply([]))
+
+
+def test_a_group_is_solved_by_one_member_and_members_do_not_add_up() -> None:
+    won, lost = episode(turn(), success=True), episode(turn())
+    groups = [Group(0, (won, won)), Group(1, (won, lost)), Group(2, (lost, lost)), Group(3, (lost, lost))]
+    assert r.solved_groups(groups) == 0.5
 
 
 def test_an_empty_thought_counts_as_no_words_and_a_missing_one_not_at_all() -> None:

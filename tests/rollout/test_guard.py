@@ -12,9 +12,11 @@ from ragen.envs.base import MARKS
 from ragen.envs.guard import Guarded, guarded
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import EnvironmentFault
+from ragen.rewards import process_rewards
 from ragen.rollout.demonstrations import demonstrate, optimal_player, play, random_player
 from ragen.rollout.instances import check_start, content_of, evaluation_specs, started
 from ragen.rollout.runner import EpisodeRunner, Rules
+from ragen.rollout.shaping import Shaping
 from ragen.seeding import generator
 from ragen.text.chat import ChatRenderer
 from ragen.text.parser import SEPARATOR, TAGS
@@ -60,6 +62,12 @@ class Faulty(Environment):
 
     def content(self) -> str | None:
         return self._give("content", "a place")
+
+    def facts(self) -> Any:
+        return self._give("facts", ())
+
+    def anchor(self) -> str | None:
+        return self._give("anchor", "here")
 
     def thought(self, rng: np.random.Generator, actions: Any) -> str:
         return self._give("thought", "Hm.")
@@ -116,13 +124,14 @@ TEXTS: tuple[Any, ...] = (None, 1, b"x", ["x"], {})
 
 BAD = [
     *((part, raises) for part in ("success", "reset", "step", "actions", "instructions", "match", "content", "thought")),
-    *((part, raises) for part in ("plan", "best_success", "players", "player")),
+    *((part, raises) for part in ("anchor", "plan", "best_success", "players", "player", "facts")),
     *(("success", answer(flag)) for flag in (*FLAGS, lambda: True)),
     *(("step", step(reward=reward)) for reward in REWARDS),
     *(("step", step(terminated=flag)) for flag in FLAGS),
     *(("step", step(truncated=flag)) for flag in FLAGS),
     *(("step", step(observation=text)) for text in TEXTS),
     *(("step", step(info=info)) for info in (None, [], "x", 3, {"action_is_effective": np.zeros(2)}, {"success": "no"})),
+    *(("facts", answer(value)) for value in (None, "x", ("x",), 3)),
     *(("step", answer(value)) for value in (None, ("x", 0.0, False, {}), {}, "x")),
     *(("reset", answer(value)) for value in (None, "x", ("x", {}), *(Observation(text) for text in TEXTS))),
     *(("actions", answer(words)) for words in WORDS),
@@ -131,6 +140,7 @@ BAD = [
     *(("instructions", answer(text)) for text in TEXTS),
     *(("match", answer(text)) for text in TEXTS[1:]),
     *(("content", answer(text)) for text in TEXTS[1:]),
+    *(("anchor", answer(text)) for text in TEXTS[1:]),
     *(("thought", answer(text)) for text in (*TEXTS, *TAGS)),
     *(("best_success", answer(value)) for value in (7.0, -0.1, float("nan"), "1", True)),
     *(("players", answer(value)) for value in (None, [], {"x": 3})),
@@ -162,7 +172,8 @@ def test_it_costs_that_episode_only_wherever_it_is_met(part: str, wrong: Callabl
     def make() -> Faulty:
         return Faulty(part, wrong, always=False)
 
-    renderer, rules = ChatRenderer(chatml_tokenizer), Rules(100, 10_000)
+    shaping = Shaping(process_rewards.get("state_match"))
+    renderer, rules = ChatRenderer(chatml_tokenizer), Rules(100, 10_000, shaping=shaping)
     specs = evaluation_specs("f", episodes=6, samples=1, seed=0)
     assert {spec.instance_seed % 2 for spec in specs} == {0, 1}
     for spec in specs:

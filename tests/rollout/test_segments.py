@@ -19,10 +19,11 @@ def turn(
     extends: bool = True,
     penalty: float = 0.0,
     stop: str = "end",
+    **more: float,
 ) -> Turn:
     logprobs = tuple(-0.5 - 0.01 * i for i in range(len(sampled)))
     completion = Completion(tuple(sampled), logprobs, (1.0,) * len(sampled), "", StopReason(stop))
-    return Turn(tuple(prompt), extends, completion, "seen", (), True, reward, penalty)
+    return Turn(tuple(prompt), extends, completion, "seen", (), True, reward, penalty, **more)
 
 
 def trajectory(*turns: Turn) -> Trajectory:
@@ -38,6 +39,17 @@ def test_a2_a3_two_turns_are_one_row_of_the_very_ids_with_only_sampled_ones_on_t
     np.testing.assert_allclose(row.logprobs, [0, 0, 0, -0.5, -0.51, 0, 0, 0, -0.5, -0.51, -0.52], rtol=1e-6)
     assert (row.token_ids.dtype, row.mask.dtype, row.logprobs.dtype) == (np.int64, np.bool_, np.float32)
     assert (row.turn_ids.dtype, row.rewards.dtype) == (np.int32, np.float32)
+
+
+def test_process_reward_and_overlong_penalty_lie_on_the_last_sampled_token_too() -> None:
+    played = trajectory(
+        turn([1, 2], [7, END], 0.25, process_reward=0.5, overlong_penalty=-0.125),
+        turn([3], [8], penalty=-0.5, process_reward=0.25),
+    )
+    (row,) = segments(played)
+    assert row.rewards.tolist() == [0, 0, 0, 0.625, 0, -0.25]
+    assert played.total_return == 0.375
+    assert played.task_return == 0.25
 
 
 def test_a5_a_reply_cut_by_its_budget_gets_no_token_the_policy_did_not_sample() -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ragen.config import load_config
 from ragen.metrics.definitions import METRICS
+from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.runs import console as module
 
 METRIC_VALUES = {key: 0.5 for _, key, _ in module.COLUMNS} | {"update/grad_norm": float("nan"), "time/tokens_per_s": 1234.0}
@@ -51,6 +52,7 @@ class Result:
     before: Report | None = field(default_factory=lambda: Report(success=0.25))
     after: Report | None = field(default_factory=Report)
     history: tuple = ()
+    signals: Signals = NOTHING
 
 
 def play(listener):
@@ -177,6 +179,13 @@ def test_n17_the_start_tells_method_sizes_steps_and_rate():
             "valid format was 0.000",
             "--resume",
         ),
+        (
+            Result(stopped="stopped: Echo Trap at step 3", planned=40, signals=Signals(warning=3, spike=2)),
+            "ragen train --resume runs/one --echo_trap.action warn",
+            "valid format",
+        ),
+        (Result(signals=Signals(warning=3, spike=2)), "Echo Trap: early warning at step 3, spike at step 2", "collapse at"),
+        (Result(), "all steps done", "Echo Trap"),
     ],
 )
 def test_n20_n21_the_end_says_exactly_what_helps(result, said, not_said):

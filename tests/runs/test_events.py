@@ -29,7 +29,11 @@ def turns(draw):
         valid=draw(st.booleans()),
         reward=draw(rewards),
         penalty=draw(rewards),
+        process_reward=draw(rewards),
+        overlong_penalty=draw(rewards),
+        process_score=draw(st.none() | st.floats(0, 1)),
         invalid_actions=draw(st.integers(0, 9)),
+        anchor=draw(st.none() | st.text()),
         info={"success": draw(st.booleans()), "note": draw(st.text()), "value": draw(floats)},
     )
 

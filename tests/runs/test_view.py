@@ -74,6 +74,15 @@ def test_reward_penalty_and_advantage_stand_beside_each_turn():
     assert "end: terminated · success · task return 1 · total 0.9" in text
 
 
+def test_a_process_reward_with_its_score_and_the_overlong_penalty_are_shown():
+    scored = turn(process_score=0.0, overlong_penalty=-0.125)
+    trajectory = Trajectory("b", 1, 0, (scored, turn(process_score=2 / 3, process_reward=0.2)), EndReason.TERMINATED, True)
+    text = printed([StoredTrajectory(0, trajectory, (0.5, 0.5))])
+    assert "turn 1: reward 1 · process reward 0 (score 0.00) · overlong -0.125 · advantage" in text
+    assert "turn 2: reward 1 · process reward 0.2 (score 0.67) · advantage" in text
+    assert "task return 2 · total 2.075" in text
+
+
 def test_what_the_filter_left_out_is_not_called_trained():
     trajectory = Trajectory("bandit", 1, 0, (turn(),), EndReason.TERMINATED, True)
     assert "not trained (filtered out)" in printed([StoredTrajectory(0, trajectory, None)])

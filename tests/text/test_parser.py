@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragen.envs.base import OUTER
-from ragen.text.parser import TAGS, Choice, Reply, choose_actions, parse_reply
+from ragen.text.parser import TAGS, Choice, Reply, choose_actions, named_actions, parse_reply
 
 WORDS = ("Up", "Down", "Left", "Right")
 GOOD = "<think>go</think><answer>Up || Left</answer>"
@@ -168,3 +168,34 @@ def test_any_thinking_and_any_trailer_give_the_same_actions(thought: str, action
     if not any(tag in thought + trailer for tag in TAGS):
         reply = parse_reply(text, thinking=True)
         assert (reply.thought, reply.actions) == (thought.strip(), tuple(actions))
+
+
+@pytest.mark.parametrize(
+    ("thought", "named"),
+    [
+        ("I will go Up, Left, Up.", ("Up", "Left", "Up")),
+        ("UP then 'down'; (right)|left", ("Up", "Down", "Right", "Left")),
+        ("Up->Left=>Down→Right", ("Up", "Left", "Down", "Right")),
+        ("upward, the leftmost, Upside-Down", ()),
+        ("goal is 2 down, 1 left", ("Down", "Left")),
+        ("", ()),
+        (" ,;| ", ()),
+    ],
+)
+def test_the_actions_a_thought_names(thought: str, named: tuple[str, ...]) -> None:
+    assert named_actions(thought, WORDS, match) == named
+
+
+def test_an_action_of_several_words_is_not_taken_for_a_shorter_one_in_it() -> None:
+    words = ("pick", "pick up", "pick up all", "all")
+
+    def plain(text: str) -> str | None:
+        return text.lower() if text.lower() in words else None
+
+    found = named_actions("Pick up, pick, PICK UP ALL pick up all", words, plain)
+    assert found == ("pick up", "pick", "pick up all", "pick up all")
+
+
+@given(HOSTILE.map("".join))
+def test_naming_actions_never_raises_and_gives_only_actions(text: str) -> None:
+    assert set(named_actions(text, WORDS, match)) <= set(WORDS)

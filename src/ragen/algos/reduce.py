@@ -1,15 +1,15 @@
-"""Every masked mean, and the way between rows and trajectories. Off the mask a value may be anything, NaN included.
+"""Every masked mean. Off the mask a value may be anything, NaN included.
 
-Shapes: R segments (rows), T tokens, M trajectories, L tokens of the longest trajectory.
+Shapes: R segments (rows), T tokens, M trajectories.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 Aggregation = Literal["token-mean", "trajectory-mean", "trajectory-sum"]
+BLOCK = 1 << 18  # numbers handled at a time: temporary copies stay in the processor's cache
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -27,14 +27,20 @@ def weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
-    """(values − mean) / (std + eps) over the mask, exactly 0 off it; std with Bessel's correction.
+    """(values − mean) / (std + eps) over the mask, exactly 0 off it; std with Bessel's correction; computed in float64.
 
     Fewer than two values, or equal ones, give exactly 0.
     """
-    inside = values[mask]
-    if inside.numel() < 2 or bool(inside.max() == inside.min()):
+    count = int(mask.sum())
+    parts = list(zip(torch.split(values.flatten(), BLOCK), torch.split(mask.flatten(), BLOCK), strict=True))
+    first = values.flatten()[mask.flatten().to(torch.uint8).argmax()] if count else values.new_zeros(())
+    if count < 2 or all(bool((torch.where(on, part, first) == first).all()) for part, on in parts):
         return torch.zeros_like(values)
-    return torch.where(mask, (values - inside.mean()) / (inside.std(correction=1) + eps), 0)
+    mean = sum(torch.where(on, part, 0).sum(dtype=torch.float64) for part, on in parts) / count
+    squares = sum(torch.where(on, part.to(torch.float64) - mean, 0).square().sum() for part, on in parts)
+    scale = (squares / (count - 1)) ** 0.5 + eps
+    whitened = [torch.where(on, (part.to(torch.float64) - mean) / scale, 0).to(values.dtype) for part, on in parts]
+    return torch.cat(whitened).view(values.shape)
 
 
 def trajectory_index(trajectory: Tensor) -> tuple[Tensor, int]:
@@ -78,55 +84,3 @@ def token_weights(
     if trajectory_weights is not None:
         per_row = per_row * trajectory_weights.to(torch.float32)
     return torch.where(mask, per_row[:, None], 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class TrajectoryLayout:
-    """Where the n sampled tokens of a batch stand, in rows and in their trajectories.
-
-    ``rows`` and ``columns`` (n,) are the place in (R, T); ``trajectories`` and ``steps`` (n,) the place in (M, L), with the
-    tokens of a trajectory in turn order; ``index`` (R,) is each row's trajectory, 0 … M−1; ``lengths`` (M,) = |τ|.
-    """
-
-    rows: Tensor
-    columns: Tensor
-    trajectories: Tensor
-    steps: Tensor
-    index: Tensor
-    lengths: Tensor
-
-    @property
-    def valid(self) -> Tensor:
-        """(M, L) bool: True where a sequence has a token."""
-        longest = int(self.lengths.max()) if self.lengths.numel() else 0
-        return torch.arange(longest, device=self.lengths.device) < self.lengths[:, None]
-
-    def gather(self, values: Tensor) -> Tensor:
-        """(R, T) → (M, L): each trajectory's sampled tokens in turn order, 0 behind its last one."""
-        valid = self.valid
-        out = torch.zeros(valid.shape, dtype=values.dtype, device=values.device)
-        out[self.trajectories, self.steps] = values[self.rows, self.columns]
-        return out
-
-    def scatter(self, sequences: Tensor, mask: Tensor) -> Tensor:
-        """(M, L) → the shape of ``mask`` (R, T); exactly 0 off the mask."""
-        out = torch.zeros(mask.shape, dtype=sequences.dtype, device=sequences.device)
-        out[self.rows, self.columns] = sequences[self.trajectories, self.steps]
-        return out
-
-
-def trajectory_layout(mask: Tensor, turn_ids: Tensor, trajectory: Tensor) -> TrajectoryLayout:
-    """Lay the sampled tokens of (R, T) rows out by trajectory in turn order, whatever the order of the rows.
-
-    ``mask`` (R, T) bool, ``turn_ids`` (R, T) the turn's number in its trajectory, ``trajectory`` (R,) ids. A turn stands
-    in one row; tokens of equal turn keep their row order.
-    """
-    index, count = trajectory_index(trajectory)
-    rows, columns = mask.nonzero(as_tuple=True)
-    order = torch.argsort(turn_ids[rows, columns], stable=True)
-    order = order[torch.argsort(index[rows[order]], stable=True)]
-    rows, columns = rows[order], columns[order]
-    owners = index[rows]
-    lengths = torch.bincount(owners, minlength=count)
-    steps = torch.arange(len(rows), device=mask.device) - (lengths.cumsum(0) - lengths)[owners]
-    return TrajectoryLayout(rows, columns, owners, steps, index, lengths)

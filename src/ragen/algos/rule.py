@@ -15,11 +15,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[T]):
-    """A pure function of arrays: its positional parameters tell what it ``needs``, keyword-only ones its ``settings``."""
+    """A pure function of arrays: its positional parameters tell what it ``needs``, keyword-only ones its ``settings``.
+
+    ``traits`` are what else must be known of it before it runs.
+    """
 
     compute: Callable[..., T]
     needs: tuple[str, ...]
     settings: tuple[str, ...]
+    traits: frozenset[str] = frozenset()
 
     def __call__(self, arrays: Mapping[str, Tensor], settings: Mapping[str, Any]) -> T:
         """Compute with those of the arrays that it needs, and those of the settings that are its own.
@@ -33,14 +37,14 @@ class Rule(Generic[T]):
         return self.compute(*(arrays[name] for name in self.needs), **own)
 
 
-def registered(registry: Registry[Rule[T]], name: str) -> Callable[[F], F]:
+def registered(registry: Registry[Rule[T]], name: str, *traits: str) -> Callable[[F], F]:
     """Decorator that registers a function as a rule of this name."""
 
     def add(compute: F) -> F:
         parameters = inspect.signature(compute).parameters.values()
         needs = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
         settings = tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
-        registry.register(name)(Rule(compute, needs, settings))
+        registry.register(name)(Rule(compute, needs, settings, frozenset(traits)))
         return compute
 
     return add

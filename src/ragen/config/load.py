@@ -31,8 +31,8 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     ``source`` is a preset name, a YAML file (which may begin with ``preset: NAME``) or a mapping of the same form.
     ``overrides`` are words, ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]`` with YAML scalars as values, or a
     mapping. In any of them a key may be dotted (``a.b: 1`` is ``a: {b: 1}``), sections are laid over what is there key by
-    key, and another environment than the one below drops that one's own settings. Raises ConfigError with the nearest
-    valid name for an unknown key.
+    key, and another environment or advantage rule than the one below drops that one's own settings. Raises ConfigError with
+    the nearest valid name for an unknown key.
     """
     pairs = overrides.items() if isinstance(overrides, Mapping) else parse_overrides(overrides)
     values = _laid_over(_source_values(source), _nested(pairs))
@@ -181,14 +181,15 @@ def _with_preset(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``own`` over ``base``; another environment than the base's begins with its own settings."""
-    below, above = base.get("env"), own.get("env")
-    if (
-        isinstance(below, Mapping)
-        and isinstance(above, Mapping)
-        and above.get("name", below.get("name")) != below.get("name")
-    ):
-        base = {**base, "env": {}}
+    """``own`` over ``base``; another environment or advantage rule than the base's begins with its own settings."""
+    for section in ("env", "advantage"):
+        below, above = base.get(section), own.get(section)
+        if (
+            isinstance(below, Mapping)
+            and isinstance(above, Mapping)
+            and above.get("name", below.get("name")) != below.get("name")
+        ):
+            base = {**base, section: {}}
     return _merged(base, own)
 
 

@@ -1,5 +1,6 @@
 """Every setting of a run, with the paper's values as defaults (arXiv 2504.20073; ``docs/settings.md`` maps the symbols)."""
 
+import math
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -62,6 +63,21 @@ class RolloutConfig(Settings):
         return texts
 
 
+class RewardConfig(Settings):
+    """Rewards beside the task's, in training only; evaluation has none of them."""
+
+    process: str = Field(
+        "none", min_length=1, description="process reward on the reasoning: none, plan_agreement, state_match"
+    )
+    coef: float = Field(
+        0.1, ge=0, le=COEF, description="process reward of a turn = coef · score; 0 = the score is only logged"
+    )
+    overlong_buffer: int = Field(
+        0, ge=0, description="the overlong penalty begins so many tokens before rollout.max_new_tokens; 0 = off"
+    )
+    overlong_coef: float = Field(0.1, ge=0, le=COEF, description="overlong penalty of a turn at the limit, in size")
+
+
 class FilterConfig(Settings):
     """Which groups train (the uncertainty filter of StarPO-S)."""
 
@@ -72,21 +88,31 @@ class FilterConfig(Settings):
         0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)"
     )
     returns: Literal["total", "task"] = Field(
-        "total", description="rank by returns with penalties (total) or without (task)"
+        "total", description="rank by the total return, or by the environment's rewards alone (task)"
     )
     max_flat_steps: int = Field(5, ge=1, description="stop after so many steps in a row in which every group is flat")
 
 
 class AdvantageConfig(Settings):
-    """Credit assignment."""
+    """Credit assignment. The rules that use a setting stand in brackets; another rule refuses a changed one."""
 
-    name: str = Field("grpo", description="advantage estimator: grpo, gae")
-    gamma: float = Field(1.0, ge=0, le=1, description="γ")
-    lam: float = Field(1.0, ge=0, le=1, description="λ of GAE")
-    normalize_std: bool = Field(True, description="GRPO: divide by the group's standard deviation")
-    eps: float = Field(1e-6, ge=0, description="GRPO: added to the standard deviation")
-    whiten: bool = Field(False, description="GAE: standardise advantages over the batch")
-    bootstrap_truncated: bool = Field(False, description="GAE: use the last value where an episode was truncated, not ended")
+    name: str = Field("grpo", description="advantage rule: see docs/rules/")
+    gamma: float = Field(1.0, ge=0, le=1, description="γ a sampled token (bi_level_gae, gae, reinforce_pp, vapo)")
+    lam: float = Field(1.0, ge=0, le=1, description="λ a sampled token (bi_level_gae, gae)")
+    gamma_turn: float = Field(1.0, ge=0, le=1, description="γ a turn (bi_level_gae, gigpo)")
+    lam_turn: float = Field(1.0, ge=0, le=1, description="λ a turn (bi_level_gae)")
+    length_alpha: float = Field(0.05, gt=0, le=COEF, description="α: λ = 1 − 1/(α · sampled tokens of the episode) (vapo)")
+    normalize_std: bool = Field(True, description="divide by a standard deviation (gigpo, grpo, pass_at_k, turn_grpo)")
+    eps: float = Field(1e-6, ge=0, description="added to that standard deviation (gigpo, grpo, pass_at_k, turn_grpo)")
+    turn_coef: float = Field(1.0, ge=0, le=COEF, description="ω: weight of the turns' own advantage (gigpo, turn_grpo)")
+    k: int = Field(4, ge=1, description="the best of how many members counts (pass_at_k)")
+    baseline_decay: float = Field(
+        0.9, ge=0, le=1, description="weight of earlier steps in the mean return, a step; 1 = all alike (reinforce)"
+    )
+    whiten: bool = Field(False, description="standardise advantages over the batch (bi_level_gae, gae, vapo)")
+    bootstrap_truncated: bool = Field(
+        False, description="use the last value where an episode was truncated, not ended (bi_level_gae, gae, vapo)"
+    )
 
 
 class LossConfig(Settings):
@@ -121,6 +147,7 @@ class OptimConfig(Settings):
     online_k: int = Field(1, ge=1, description="k: passes over one collected batch")
     microbatch_tokens: int = Field(1024, ge=1, description="processed tokens a forward pass at most (memory, not results)")
     critic: Literal["head", "separate"] = Field("head", description="value head on the policy, or a model of its own")
+    critic_warmup_steps: int = Field(0, ge=0, description="first training steps in which only the critic learns")
 
     @field_validator("betas")
     @classmethod
@@ -161,6 +188,29 @@ class EvalConfig(Settings):
         return temperature
 
 
+class DiagnosticsConfig(Settings):
+    """Costly diagnostics of the policy, before the update of a step; they change nothing that is trained."""
+
+    every: int = Field(0, ge=0, description="steps between them; 0 = none")
+    prompts: int = Field(8, ge=2, description="first prompts, of one group each, under which reasonings are scored")
+    replies: int = Field(2, ge=1, description="reasonings a prompt: prompts² · replies are scored")
+
+
+class EchoTrapConfig(Settings):
+    """The Echo-Trap detector and what follows a warning (``docs/collapse.md``)."""
+
+    action: Literal["off", "warn", "stop", "rollback"] = Field(
+        "warn", description="at a warning: only say so, end the run, or return to an earlier checkpoint; off = do not look"
+    )
+    window: int = Field(5, ge=3, description="steps a level is a mean of")
+    drop: float = Field(0.5, gt=0, lt=1, description="share of its healthy level below which a metric has fallen")
+    spike: float = Field(5.0, gt=1, description="multiple of the median gradient norm that is a spike")
+    solved: float = Field(0.9, gt=0, le=1, description="success rate from which on falling levels are no warning")
+    max_rollbacks: int = Field(2, ge=1, description="rollbacks at most; the next warning stops the run")
+    learning_rate_factor: float = Field(0.5, gt=0, le=1, description="rollback: multiplies both learning rates, each time")
+    filter_value: float | None = Field(None, gt=0, description="rollback: filter.value from then on; null = as it is")
+
+
 class RunConfig(Settings):
     """The run directory and what is kept in it."""
 
@@ -186,37 +236,72 @@ class Config(Settings):
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
+    reward: RewardConfig = RewardConfig()
     filter: FilterConfig = FilterConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     loss: LossConfig = LossConfig()
     optim: OptimConfig = OptimConfig()
     eval: EvalConfig = EvalConfig()
+    diagnostics: DiagnosticsConfig = DiagnosticsConfig()
+    echo_trap: EchoTrapConfig = EchoTrapConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
-        if self.advantage.name == "grpo" and self.rollout.members < 2:
-            raise ValueError(
-                f"rollout.members is {self.rollout.members}, but advantage.name 'grpo' compares the members of a group: "
-                "set rollout.members to 2 or more, or advantage.name to 'gae'"
-            )
         if self.filter.strategy not in ("none", "soft") and self.rollout.members < 2:
             raise ValueError(
                 f"rollout.members is {self.rollout.members}, so every group has reward std 0 and filter.strategy "
                 f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy "
                 "to 'none'"
             )
+        if self.reward.process != "none" and not self.rollout.thinking:
+            raise ValueError(
+                f"reward.process '{self.reward.process}' reads the reasoning, but rollout.thinking is false: set "
+                "rollout.thinking to true, or reward.process to 'none'"
+            )
+        if self.reward.overlong_buffer > self.rollout.max_new_tokens:
+            raise ValueError(
+                f"reward.overlong_buffer is {self.reward.overlong_buffer}, but a reply has at most "
+                f"{self.rollout.max_new_tokens} tokens: set it to rollout.max_new_tokens or less"
+            )
         if self.loss.kl_in == "loss" and self.loss.kl_estimator == "k1" and self.loss.kl_coef > 0:
             raise ValueError(
                 "loss.kl_estimator 'k1' has zero expected gradient as a loss: use k2 or k3, or loss.kl_in 'reward'"
             )
-        if self.loss.kl_in == "reward" and self.loss.kl_coef > 0 and self.advantage.name == "grpo":
-            raise ValueError("loss.kl_in 'reward' needs per-token credit: use advantage.name 'gae', or loss.kl_in 'loss'")
-        if self.filter.strategy in ("top_fraction", "top_p", "min_p") and self.filter.value > 1:
-            raise ValueError(f"filter.value is {self.filter.value}: '{self.filter.strategy}' takes a share in (0, 1]")
-        if self.filter.strategy == "top_k" and not (self.filter.value >= 1 and self.filter.value.is_integer()):
-            raise ValueError(f"filter.value is {self.filter.value}: 'top_k' takes a number of groups (1, 2, …)")
+        self._check_filter_value("filter.value", self.filter.value)
         total = self.rollout.groups * self.rollout.members
         if self.optim.trajectories > total and self.rollout.members > 1:
             return self.model_copy(update={"optim": self.optim.model_copy(update={"trajectories": total})})
         return self
+
+    @model_validator(mode="after")
+    def _rollback_is_possible(self) -> "Config":
+        trap, run = self.echo_trap, self.run
+        if trap.action != "rollback":
+            return self
+        if run.checkpoint_every == 0:
+            raise ValueError(
+                "echo_trap.action is 'rollback', but run.checkpoint_every is 0, so there is nothing to return to: set "
+                "run.checkpoint_every (for example to 10), or echo_trap.action to 'stop'"
+            )
+        needed = 1 + math.ceil((2 * trap.window - 1) / run.checkpoint_every)
+        if run.keep < needed:
+            raise ValueError(
+                f"echo_trap.action 'rollback' returns {2 * trap.window} steps or more (2 · echo_trap.window), but only "
+                f"{run.keep} checkpoints, one every {run.checkpoint_every} steps, are kept: set run.keep to {needed} or more"
+            )
+        if trap.filter_value is not None:
+            if self.filter.strategy in ("none", "soft"):
+                raise ValueError(
+                    f"echo_trap.filter_value is {trap.filter_value}, but filter.strategy '{self.filter.strategy}' has no "
+                    "value: choose another strategy (top_fraction with filter.value 1 keeps all), or leave it out"
+                )
+            self._check_filter_value("echo_trap.filter_value", trap.filter_value)
+        return self
+
+    def _check_filter_value(self, key: str, value: float) -> None:
+        strategy = self.filter.strategy
+        if strategy in ("top_fraction", "top_p", "min_p") and value > 1:
+            raise ValueError(f"{key} is {value}: '{strategy}' takes a share in (0, 1]")
+        if strategy == "top_k" and not (value >= 1 and value.is_integer()):
+            raise ValueError(f"{key} is {value}: 'top_k' takes a number of groups (1, 2, …)")

@@ -153,6 +153,10 @@ class Bandit(Environment):
             )
         return "Pull the arm that pays more on average. Rewards relate to the names: reason about what the names suggest."
 
+    def anchor(self) -> str:
+        """The question, and what was pulled."""
+        return f"{self._question()} {self._pulled or ''}"
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning for pulling ``actions[0]``; one set of sentences serves both arms: it teaches the format."""
         arm = actions[0]

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, field_validator
 
 from ragen.config.settings import Settings
+from ragen.envs.facts import Fact
 
 FLAGS = ("success", "action_is_valid", "action_is_effective")  # the bools a step's info carries
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
@@ -120,6 +121,16 @@ class Environment(ABC):
 
     def content(self) -> str | None:
         """What identifies the initial state by content, to keep evaluation apart from training; None = exempt."""
+        return None
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What is so in this state, for the process reward ``state_match``; empty = it cannot be used."""
+        return ()
+
+    def anchor(self) -> str | None:
+        """What identifies the present state among those of an instance: equal for equal states (what GiGPO compares); None =
+        the environment gives no such key, in no state.
+        """
         return None
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:

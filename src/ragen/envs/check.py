@@ -78,10 +78,11 @@ def _moves(env: Guarded, seed: int) -> Iterator[tuple[str, Step]]:
 
 
 def _transcript(env: Guarded, first: Any, seed: int) -> list[Any]:
-    log: list[Any] = [first.text, env.actions(), env.instructions(), env.content(), env.success]
+    log: list[Any] = [first.text, env.actions(), env.instructions(), env.content(), env.anchor(), env.success]
     for action, step in _moves(env, seed):
         flags = [step.info.get(flag) for flag in FLAGS]
-        log.append((action, step.observation, step.reward, step.terminated, step.truncated, flags, env.success))
+        answer = (action, step.observation, step.reward, step.terminated, step.truncated)
+        log.append((*answer, flags, env.success, env.anchor()))
     return log
 
 
@@ -108,7 +109,7 @@ def _same_start_for_a_group(factory: Factory, seeds: Sequence[int]) -> Iterator[
         starts = []
         for dynamics in range(4):
             env, first = _start(factory, seed, dynamics)
-            starts.append((first.text, env.actions(), env.instructions(), env.content()))
+            starts.append((first.text, env.actions(), env.instructions(), env.content(), env.anchor()))
         if any(start != starts[0] for start in starts):
             yield f"the initial state depends on the dynamics seed (instance seed {seed}): members of a group must share it"
 
@@ -217,6 +218,22 @@ def _stable_content(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
             yield f"two different initial states share the content {content!r}"
 
 
+def _anchors(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
+    given: set[bool] = set()
+    for seed in seeds:
+        env, _ = _start(factory, seed)
+        before = env.anchor()
+        given.add(before is not None)
+        for action, step in _moves(env, seed):
+            anchor = env.anchor()
+            given.add(anchor is not None)
+            if step.info.get("action_is_effective") is False and anchor != before:
+                yield f"anchor() changed with {action!r}, which changed nothing, but equal states share a key"
+            before = anchor
+    if len(given) > 1:
+        yield "anchor() is None in some states and a key in others: give one in every state, or none at all"
+
+
 def _thoughts(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
     for seed in seeds:
         env, _ = _start(factory, seed)
@@ -225,6 +242,18 @@ def _thoughts(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
             yield f"thought() must not be blank, got {thought!r}"
         elif env.thought(generator(seed), env.actions()[:1]) != thought:
             yield "thought() must depend only on its generator, its actions and the state"
+
+
+def _facts(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
+    for seed in seeds:
+        env, first = _start(factory, seed)
+        alone = _transcript(env, first, seed)
+        first = env.reset(instance_seed=seed, dynamics_seed=0)
+        known = env.facts()
+        if _start(factory, seed, dynamics=1)[0].facts() != known or env.facts() != known:
+            yield f"facts() must depend only on the state, which a group shares at its start (instance seed {seed})"
+        if _transcript(env, first, seed) != alone:
+            yield f"asking for facts() changes the episode (instance seed {seed})"
 
 
 def _instances_vary(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
@@ -248,5 +277,7 @@ CHECKS = (
     _isolation,
     _oracle,
     _stable_content,
+    _anchors,
     _thoughts,
+    _facts,
 )

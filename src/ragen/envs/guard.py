@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ragen.envs.base import FLAGS, TAGS, Environment, Observation, Step, action_problem
+from ragen.envs.facts import Fact
 from ragen.episode import LARGEST_REWARD
 from ragen.errors import EnvironmentFault
 
@@ -81,6 +82,18 @@ class Guarded(Environment):
         """What identifies the initial state, or None."""
         content = self._call("content()", self.inner.content)
         return None if content is None else self._text("content()", content)
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What is so in this state."""
+        facts = self._call("facts()", self.inner.facts)
+        if not isinstance(facts, tuple | list) or not all(isinstance(fact, Fact) for fact in facts):
+            raise self._broken("facts()", "a tuple of ragen.envs.Fact", facts)
+        return tuple(facts)
+
+    def anchor(self) -> str | None:
+        """What identifies the present state, or None."""
+        anchor = self._call("anchor()", self.inner.anchor)
+        return None if anchor is None else self._text("anchor()", anchor)
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A demonstration's reasoning, without tags."""

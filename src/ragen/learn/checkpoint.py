@@ -24,7 +24,7 @@ from ragen.models.load import quiet_transformers, save_model
 FORMAT = 1
 STATE, OPTIMIZER, CRITIC, ADAPTER = "state.json", "optimizer.safetensors", "critic.safetensors", "adapter.safetensors"
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz")
-COUNTERS = ("steps", "skipped", "skipped_in_a_row")
+COUNTERS = ("steps", "actor_steps", "skipped", "skipped_in_a_row")
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 JSON = Any
@@ -45,8 +45,14 @@ def save_state(directory: Path, policy: Policy, optimizer: Optimizer, tokenizer:
     (directory / STATE).write_text(json.dumps(state, indent=1, sort_keys=True, allow_nan=False), encoding="utf-8")
 
 
-def load_state(directory: Path, policy: Policy, optimizer: Optimizer) -> dict[str, JSON]:
-    """Put a saved state back, bit for bit, into a policy and optimiser built with the same settings; return ``extra``.
+def stored_extra(directory: Path) -> dict[str, JSON]:
+    """The ``extra`` of a saved state alone; CheckpointError as for ``load_state``."""
+    extra: dict[str, JSON] = _read_state(directory).get("extra", {})
+    return extra
+
+
+def load_state(directory: Path, policy: Policy, optimizer: Optimizer) -> None:
+    """Put a saved state back, bit for bit, into a policy and optimiser built with the same settings.
 
     Raises:
         CheckpointError: the directory is not one of ours, holds pickled files, belongs to another kind of policy or other
@@ -69,8 +75,6 @@ def load_state(directory: Path, policy: Policy, optimizer: Optimizer) -> dict[st
         if not isinstance(state.get("optimizer", {}).get(name), int):
             raise CheckpointError(f"{directory / STATE} lacks the optimiser's counter '{name}': use a complete checkpoint")
         setattr(optimizer, name, state["optimizer"][name])
-    extra: dict[str, JSON] = state.get("extra", {})
-    return extra
 
 
 def _identity(policy: Policy) -> dict[str, JSON]:

@@ -24,10 +24,11 @@ class Step:
 class Optimizer:
     """Decoupled Adam (arXiv 1711.05101) over a policy's trainable parameters.
 
-    The learning rate of step n = 1, 2, … is ``learning_rate · min(1, n / warmup_steps)``: never 0 (B30). Gradients are
-    clipped to ``grad_clip`` in L2 norm, for the actor (with its value head) and a separate critic each on its own. Weight
-    decay applies to matrices only. A step with a non-finite loss or gradient changes nothing, moves no counter but
-    ``skipped``, and the third in a row raises TrainingError.
+    The learning rate of step n = 1, 2, … is ``learning_rate · min(1, n / warmup_steps)``: never 0 (B30); the actor counts
+    only the steps in which it has gradients, so its warm-up begins when it begins to learn. Gradients are clipped to
+    ``grad_clip`` in L2 norm, for the actor (with its value head) and a separate critic each on its own. Weight decay applies
+    to matrices only. A step with a non-finite loss or gradient changes nothing, moves no counter but ``skipped``, and the
+    third in a row raises TrainingError.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Optimizer:
     ) -> None:
         self.warmup_steps, self.grad_clip = warmup_steps, grad_clip
         self.steps = 0
+        self.actor_steps = 0
         self.skipped = 0
         self.skipped_in_a_row = 0
         self.parameters = {**policy.actor_parameters(), **policy.critic_parameters()}
@@ -50,21 +52,23 @@ class Optimizer:
             [p for name, p in self.parameters.items() if name.startswith("critic.") is separate]
             for separate in (False, True)
         ]
-        self._peaks: list[float] = []
+        self._actor = list(policy.actor_parameters().values())
+        self._peaks: list[tuple[float, bool]] = []  # of each group: learning rate, whether it is the actor's
         groups: list[dict[str, Any]] = []
-        for part, peak in ((policy.actor_parameters(), learning_rate), (policy.critic_parameters(), critic_learning_rate)):
+        actor, critic = policy.actor_parameters(), policy.critic_parameters()
+        for part, peak in ((actor, learning_rate), (critic, critic_learning_rate)):
             for matrices, decay in ((True, weight_decay), (False, 0.0)):
                 chosen = [p for p in part.values() if (p.ndim > 1) is matrices]
                 if chosen:
                     groups.append({"params": chosen, "weight_decay": decay})
-                    self._peaks.append(peak)
+                    self._peaks.append((peak, part is actor))
         fused = policy.device.type in ("cpu", "cuda")
         self.adam = torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=fused)
 
     @property
     def learning_rate(self) -> float:
-        """The actor's learning rate of the last step taken (of the first one, before any)."""
-        return self._peaks[0] * self._factor(max(self.steps, 1))
+        """The actor's learning rate of its last step taken (of the first one, before any)."""
+        return self._peaks[0][0] * self._factor(max(self.actor_steps, 1))
 
     def zero_grad(self) -> None:
         """Drop all gradients."""
@@ -82,8 +86,9 @@ class Optimizer:
             for part, norm in zip(self._clipped, norms, strict=True):
                 torch.nn.utils.clip_grads_with_norm_([p for p in part if p.grad is not None], self.grad_clip, norm)
             self.steps += 1
-            for group, peak in zip(self.adam.param_groups, self._peaks, strict=True):
-                group["lr"] = peak * self._factor(self.steps)
+            self.actor_steps += any(p.grad is not None for p in self._actor)
+            for group, (peak, of_actor) in zip(self.adam.param_groups, self._peaks, strict=True):
+                group["lr"] = peak * self._factor(self.actor_steps if of_actor else self.steps)
             self.adam.step()
         self.zero_grad()
         self._count(bad)
@@ -111,7 +116,5 @@ class Optimizer:
         if self.skipped_in_a_row >= MAX_SKIPPED:
             raise TrainingError(
                 f"optimiser step {self.steps + 1}: {bad} is not finite, {self.skipped_in_a_row} times in a row. Nothing was "
-                "changed by these steps. A resumed run keeps its settings, so start a new one with a lower "
-                "optim.learning_rate or optim.grad_clip, or with model.dtype float32; to begin where this one stands: "
-                "--model.name RUN/checkpoints/step-N --warmup.data none"
+                "changed by these steps. Lower the learning rate or optim.grad_clip, or set model.dtype to float32"
             )

@@ -8,7 +8,7 @@ matter.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -80,13 +80,15 @@ def update(
     online_k: int = 1,
     trajectory_weights: Tensor | None = None,
     reference: Tensor | None = None,
+    critic_only: bool = False,
 ) -> UpdateStats:
     """Run ``online_k`` passes of ⌈M / E⌉ optimiser steps over the batch's M trajectories, E = ``trajectories``.
 
     Each pass shuffles the trajectories by a seed derived from ``seed``; the last, partial mini-batch counts too.
     ``microbatch_tokens`` bounds the processed tokens of a forward pass and changes results by rounding only. ``credit`` has
     value targets for a policy with a critic; ``trajectory_weights`` (M,) multiply the loss of each trajectory (soft filter);
-    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0.
+    ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0. With ``critic_only`` the policy
+    gets no gradient and stays as it is: the warm-up of a critic (VAPO, arXiv 2504.05118).
 
     Raises:
         ValueError: a KL term without reference, or a critic without value targets.
@@ -97,19 +99,13 @@ def update(
     non_finite = 0
     with policy.training_mode():
         for number in range(online_k):
-            windows = _windows(
-                policy,
-                batch,
-                loss,
-                trajectories,
-                microbatch_tokens,
-                derive(seed, "train", "order", number),
-                trajectory_weights,
-            )
+            order = derive(seed, "train", "order", number)
+            windows = _windows(policy, batch, loss, trajectories, microbatch_tokens, order, trajectory_weights)
             if number == 0:
                 _remember(policy, windows[1:], tables)
             for index, window in enumerate(windows):
-                terms = _accumulate(policy, window, tables, loss, untouched=number == index == 0)
+                untouched = number == index == 0
+                terms = _accumulate(policy, window, tables, loss, untouched=untouched, critic_only=critic_only)
                 step = optimizer.step({"loss": terms["loss"]})
                 non_finite += step.skipped
                 if not step.skipped:
@@ -117,6 +113,31 @@ def update(
                     for name, value in terms.items():
                         sums[name].append(float(value))
     return _stats(batch, tables, sums, optimizer, non_finite)
+
+
+def policy_gradient_norm(
+    policy: Policy, batch: Batch, credit: Credit, rows: Tensor, *, loss: LossSettings, microbatch_tokens: int
+) -> float:
+    """‖∇ policy loss‖₂ over the actor's parameters, of the ``rows`` (R,) bool of the batch as one mini-batch, at ρ = 1.
+
+    Without entropy, KL and value terms: what the advantages alone ask for. 0.0 where no row has a sampled token. Parameters
+    and optimiser are left as they are; no gradient stays.
+    """
+    micros = policy.plan(batch, rows.nonzero().flatten().tolist(), microbatch_tokens)
+    if not micros:
+        return 0.0
+    mask = batch.mask & rows[:, None]
+    weights = token_weights(mask, batch.trajectory, loss.aggregation, constant=loss.length_constant)
+    empty = torch.zeros(batch.ids.shape, dtype=torch.float32)
+    tables = _Tables(credit.advantages, None, None, empty, empty)
+    parameters = policy.actor_parameters().values()
+    with policy.training_mode():
+        window = _Window(micros, weights, weights)
+        _accumulate(policy, window, tables, replace(loss, entropy_coef=0.0), untouched=True, critic_only=False)
+    norm = float(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+    for parameter in parameters:
+        parameter.grad = None
+    return norm
 
 
 def _tables(policy: Policy, batch: Batch, credit: Credit, loss: LossSettings, reference: Tensor | None) -> _Tables:
@@ -162,12 +183,12 @@ def _remember(policy: Policy, windows: list[_Window], tables: _Tables) -> None:
 
 
 def _accumulate(
-    policy: Policy, window: _Window, tables: _Tables, loss: LossSettings, *, untouched: bool
+    policy: Policy, window: _Window, tables: _Tables, loss: LossSettings, *, untouched: bool, critic_only: bool
 ) -> dict[str, Tensor]:
     """Leave the mini-batch's gradient on the parameters; return its summed terms."""
     total: dict[str, Tensor] = {}
     for micro in window.micros:
-        terms = _terms(policy, micro, window, tables, loss, untouched=untouched)
+        terms = _terms(policy, micro, window, tables, loss, untouched=untouched, critic_only=critic_only)
         terms["loss"].backward()
         for name, value in terms.items():
             total[name] = total[name] + value.detach() if name in total else value.detach()
@@ -178,10 +199,18 @@ def _accumulate(
 
 
 def _terms(
-    policy: Policy, micro: MicroBatch, window: _Window, tables: _Tables, loss: LossSettings, *, untouched: bool
+    policy: Policy,
+    micro: MicroBatch,
+    window: _Window,
+    tables: _Tables,
+    loss: LossSettings,
+    *,
+    untouched: bool,
+    critic_only: bool,
 ) -> dict[str, Tensor]:
     """Loss terms of one micro-batch; they add up over the mini-batch. All vectors are (N,): its sampled tokens."""
-    outputs = policy.token_outputs(micro)
+    with torch.set_grad_enabled(not critic_only):  # a value head then sees hidden states that pass no gradient on
+        outputs = policy.token_outputs(micro)
     values = policy.token_values(micro, outputs) if tables.targets is not None else None
     place = micro.rows, micro.columns
     if untouched:

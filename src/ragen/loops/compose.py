@@ -7,15 +7,17 @@ from typing import Any
 
 import torch
 
-from ragen.config.schema import Config, ModelConfig, RolloutConfig
+from ragen.config.schema import Config, ModelConfig, RewardConfig, RolloutConfig
 from ragen.envs import Environment, find_environment
 from ragen.errors import ConfigError
 from ragen.models.checks import check_vocabulary
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model, load_tokenizer
+from ragen.rewards import process_rewards
 from ragen.rollout.contexts import ContextPolicy
-from ragen.rollout.instances import check_start
+from ragen.rollout.instances import check_start, started
 from ragen.rollout.runner import EnvironmentFactory, Rules
+from ragen.rollout.shaping import Shaping
 from ragen.samplers.base import SamplingParams
 from ragen.samplers.hf import HFSampler
 from ragen.text.chat import ChatRenderer
@@ -85,8 +87,20 @@ def control_ids(renderer: ChatRenderer) -> tuple[int, ...]:
     return renderer.open("") + renderer.reply_ids("<think></think><answer></answer>")
 
 
-def build_rules(rollout: RolloutConfig, max_context: int) -> Rules:
-    """The rollout's rules."""
+def build_shaping(reward: RewardConfig, world: World) -> Shaping:
+    """What training pays beside the task; ConfigError for a process reward that is unknown or cannot work in ``world``."""
+    rule = None if reward.process == "none" else process_rewards.get(reward.process)
+    if rule is not None and rule.needs_facts and not started(world.make).facts():
+        raise ConfigError(
+            f"reward.process '{rule.name}' checks the reasoning against the environment's facts(), and '{world.name}' has "
+            "none: take an environment with facts (frozen_lake, sokoban, or your own, see docs/environments.md), or another "
+            f"process reward ({', '.join(name for name in process_rewards if not process_rewards.get(name).needs_facts)})"
+        )
+    return Shaping(rule, reward.coef, reward.overlong_buffer, reward.overlong_coef)
+
+
+def build_rules(rollout: RolloutConfig, max_context: int, shaping: Shaping | None = None) -> Rules:
+    """The rollout's rules; ``shaping`` in training only."""
     return Rules(
         max_new_tokens=rollout.max_new_tokens,
         max_context=max_context,
@@ -94,6 +108,7 @@ def build_rules(rollout: RolloutConfig, max_context: int) -> Rules:
         thinking=rollout.thinking,
         format_penalty=rollout.format_penalty,
         context=ContextPolicy(rollout.context, rollout.window),
+        shaping=shaping or Shaping(),
     )
 
 

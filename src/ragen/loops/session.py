@@ -1,14 +1,14 @@
 """What a training run is made of: put together from its config once, before the first step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ragen.algos.advantages import AdvantageEstimator, advantages
+from ragen.algos.advantages import AdvantageEstimator, advantages, running_mean
 from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
 from ragen.algos.losses import losses
@@ -16,7 +16,7 @@ from ragen.config.schema import Config
 from ragen.envs import Environment
 from ragen.errors import CheckpointError
 from ragen.learn.batch import Batch
-from ragen.learn.checkpoint import load_state, save_state
+from ragen.learn.checkpoint import load_state, save_state, stored_extra
 from ragen.learn.lora import Lora, require_peft
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import CriticKind, Policy
@@ -24,7 +24,8 @@ from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
 from ragen.learn.update import LossSettings, update
 from ragen.loops.carried import Carried
-from ragen.loops.compose import Agent, World, build_agent, build_rules, build_world
+from ragen.loops.compose import Agent, World, build_agent, build_rules, build_shaping, build_world
+from ragen.loops.requirements import check_rule
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model
@@ -32,9 +33,11 @@ from ragen.models.memory import Activations, check_memory, memory_estimate, mode
 from ragen.models.resolve import resolve_model
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.runner import EnvironmentFactory, Rules
+from ragen.rollout.shaping import Shaping
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
 from ragen.runs.resume import ResumePoint, write_settings
+from ragen.seeding import derive
 
 LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: about what a Llama-type layer has
 
@@ -43,7 +46,8 @@ LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: ab
 class Session:
     """The parts of a run. ``held_out`` are content keys of evaluation instances; ``others`` further evaluation worlds.
 
-    ``start`` is the number of steps already done, ``carried`` what the last of them handed on.
+    ``config`` is the run's, changed by its rollbacks; ``start`` is the number of steps already done, ``carried`` what the
+    last of them handed on.
     """
 
     config: Config
@@ -60,8 +64,8 @@ class Session:
     start: int
     carried: Carried
 
-    def credit(self, batch: Batch, reference: Tensor | None) -> Credit:
-        """Advantages and value targets of a batch; a KL term in the reward is taken off here."""
+    def credit(self, batch: Batch, reference: Tensor | None, carried: Carried) -> tuple[Credit, Carried]:
+        """Advantages and value targets of a batch, and what the next step needs; takes a KL term off the reward."""
         config = self.config
         budget = config.optim.microbatch_tokens
         rewards = batch.rewards
@@ -75,17 +79,25 @@ class Session:
             "trajectory": batch.trajectory,
             "group": batch.group,
             "truncated": batch.truncated,
+            "anchors": batch.anchors,
+            "baseline": torch.tensor(carried.mean_return, dtype=torch.float64),
         }
         if "values" in self.estimator.needs:
             arrays["values"] = self.policy.values(batch, budget)
-        return self.estimator(arrays, config.advantage.model_dump())
+        credit = self.estimator(arrays, config.advantage.model_dump())
+        if "baseline" in self.estimator.needs:
+            before = carried.return_sum, carried.return_weight
+            decay = config.advantage.baseline_decay
+            total, weight = running_mean(*before, rewards, batch.mask, batch.trajectory, decay=decay)
+            carried = replace(carried, return_sum=total, return_weight=weight)
+        return credit, carried
 
     def reference_logprobs(self, batch: Batch) -> Tensor | None:
         """The reference's log-probabilities (R, T), where there is a KL term."""
         return None if self.reference is None else self.reference.logprobs(batch, self.config.optim.microbatch_tokens)
 
-    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, seed: int) -> UpdateStats:
-        """The update with this run's settings; ``weights`` (M,) are those of the trajectories."""
+    def update(self, batch: Batch, credit: Credit, reference: Tensor | None, weights: Tensor, step: int) -> UpdateStats:
+        """The update of training step ``step`` (from 0); ``weights`` (M,) are those of the trajectories."""
         optim = self.config.optim
         loss = loss_settings(self.config)
         return update(
@@ -96,10 +108,11 @@ class Session:
             loss=loss,
             trajectories=optim.trajectories,
             microbatch_tokens=optim.microbatch_tokens,
-            seed=seed,
+            seed=derive(self.config.seed, "train", "update", step),
             online_k=optim.online_k,
             trajectory_weights=weights,
             reference=reference if loss.kl_coef > 0 else None,
+            critic_only=step < optim.critic_warmup_steps,
         )
 
     def checkpoint(self, step: int, carried: Carried) -> Path:
@@ -108,9 +121,46 @@ class Session:
 
         def write(folder: Path) -> None:
             save_state(folder, self.policy, self.optimizer, self.agent.tokenizer, extra)
-            write_settings(folder, self.config)
+            write_settings(folder, self.run.config)
 
         return self.run.checkpoints.save(step, write)
+
+    def returned_to(self, step: int, rollbacks: int) -> "Session":
+        """The session after ``step`` steps, with the settings that so many rollbacks leave; what came later is removed.
+
+        A kill at any moment leaves a checkpoint to go on from: a later one, from which the run comes to the same rollback
+        again, or this one, which then knows of it.
+        """
+        config = after_rollbacks(self.run.config, rollbacks)
+        optimizer = _optimizer(self.policy, config)
+        checkpoint = self.run.checkpoints.path(step)
+        carried = replace(_carried(checkpoint, step), rollbacks=rollbacks)
+        load_state(checkpoint, self.policy, optimizer)
+        session = replace(self, config=config, optimizer=optimizer, start=step, carried=carried)
+        self.run.checkpoints.drop_after(step)
+        session.checkpoint(step, carried)
+        self.run.cut_after(step)
+        self.agent.sampler.load(self.policy.model.state_dict(), version=step)
+        return session
+
+
+def after_rollbacks(config: Config, rollbacks: int) -> Config:
+    """The settings of a run that has been rolled back so often: lower learning rates, another ``filter.value``."""
+    if not rollbacks:
+        return config
+    trap, optim = config.echo_trap, config.optim
+    factor = trap.learning_rate_factor**rollbacks
+    rates = {
+        "learning_rate": optim.learning_rate * factor,
+        "critic_learning_rate": optim.critic_learning_rate * factor,
+    }
+    value = config.filter.value if trap.filter_value is None else trap.filter_value
+    return config.model_copy(
+        update={
+            "optim": optim.model_copy(update=rates),
+            "filter": config.filter.model_copy(update={"value": value}),
+        }
+    )
 
 
 def loss_settings(config: Config) -> LossSettings:
@@ -139,6 +189,7 @@ class Plan:
     world: World
     others: tuple[World, ...]
     estimator: AdvantageEstimator
+    shaping: Shaping
     held_out: frozenset[str]
 
 
@@ -157,8 +208,10 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     world = build_world(config.env, env)
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
+    check_rule(config, estimator, world.make)
     losses.get(config.loss.name)
-    return Plan(config, world, others, estimator, held_out_contents(config, (world, *others)))
+    shaping = build_shaping(config.reward, world)
+    return Plan(config, world, others, estimator, shaping, held_out_contents(config, (world, *others)))
 
 
 def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint | None = None) -> Session:
@@ -177,15 +230,15 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     listener.on_message(f"device {agent.device} · {dtype} · {threads} thread{'s' if threads > 1 else ''}")
     policy = _policy(agent, config, estimator)
     reference = Reference(policy) if config.loss.kl_coef > 0 else None
-    optimizer = _optimizer(policy, config)
-    run = RunDirectory.create(config, place) if point is None else point.run
-    start, carried = (0, Carried()) if point is None else _restore(point, policy, optimizer)
+    start, carried = (0, Carried()) if point is None else (point.step, _carried(point.checkpoint, point.step))
+    optimizer = _optimizer(policy, after_rollbacks(config, carried.rollbacks))
+    run = RunDirectory.create(config, place) if point is None else _restored(point, policy, optimizer)
     agent.sampler.load(policy.model.state_dict(), version=start)
     run.write_provenance(
         device=str(agent.device), dtype=str(agent.dtype), threads=threads, started_from=agent.path.name, step=start
     )
-    return Session(
-        config=run.config,
+    session = Session(
+        config=after_rollbacks(run.config, carried.rollbacks),
         run=run,
         world=plan.world,
         others=plan.others,
@@ -194,11 +247,14 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         optimizer=optimizer,
         reference=reference,
         estimator=estimator,
-        rules=build_rules(config.rollout, agent.max_context),
+        rules=build_rules(config.rollout, agent.max_context, plan.shaping),
         held_out=plan.held_out,
         start=start,
         carried=carried,
     )
+    if config.echo_trap.action == "rollback" and not run.checkpoints.steps():
+        session.checkpoint(0, carried)  # the earliest to return to
+    return session
 
 
 def held_out_contents(config: Config, worlds: Sequence[World]) -> frozenset[str]:
@@ -264,21 +320,23 @@ def _optimizer(policy: Policy, config: Config) -> Optimizer:
     )
 
 
-def _restore(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> tuple[int, Carried]:
-    extra = load_state(point.checkpoint, policy, optimizer)
-    if extra.get("step") != point.step:
-        raise CheckpointError(
-            f"checkpoint {point.checkpoint} does not say after which step it was written; use an earlier one"
-        )
+def _carried(checkpoint: Path, step: int) -> Carried:
+    extra = stored_extra(checkpoint)
+    if extra.get("step") != step:
+        raise CheckpointError(f"checkpoint {checkpoint} does not say after which step it was written; use an earlier one")
     try:
-        carried = Carried.restored(extra["carried"])
+        return Carried.restored(extra["carried"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"checkpoint {point.checkpoint} does not hold what a step hands to the next ({error}); use an earlier one"
+            f"checkpoint {checkpoint} does not hold what a step hands to the next ({error}); use an earlier one"
         ) from None
+
+
+def _restored(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> RunDirectory:
+    load_state(point.checkpoint, policy, optimizer)
     point.run.cut_after(point.step)
     point.run.write_config()
-    return point.step, carried
+    return point.run
 
 
 def _check_memory(path: Path, config: Config, estimator: AdvantageEstimator) -> None:

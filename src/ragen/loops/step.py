@@ -14,16 +14,16 @@ from ragen.algos.filters import Selection, group_stats, select_groups
 from ragen.config.schema import Config
 from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
-from ragen.learn.stats import UpdateStats
 from ragen.loops.carried import Carried
 from ragen.loops.compose import training_params
+from ragen.loops.diagnostics import diagnose
 from ragen.loops.session import Session
+from ragen.metrics.credit import credit_metrics, shared_states
 from ragen.metrics.rollout import rollout_metrics
 from ragen.models.allocator import trim
 from ragen.rollout.collect import Collection, collect
 from ragen.rollout.instances import training_specs
 from ragen.runs.interrupt import Interrupt
-from ragen.seeding import derive
 
 TurnAdvantages = dict[tuple[int, int], tuple[float, ...]]
 
@@ -44,18 +44,22 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
         collection = collect_step(s, step)
     trim()
     collected = time.perf_counter()
+    metrics = rollout_metrics(collection.groups, len(collection.errors))
+    if s.config.diagnostics.every and step % s.config.diagnostics.every == 0:
+        metrics |= diagnose(s, collection.groups, carried)
     selection = filter_groups(collection, s.config)
     kept = [collection.groups[i] for i in selection.kept]
-    metrics = rollout_metrics(collection.groups, len(collection.errors)) | filter_metrics(selection)
+    metrics |= filter_metrics(selection)
     turn_advantages: TurnAdvantages = {}
     if kept:
-        stats, turn_advantages = learn(s, step, kept, selection.weights)
-        metrics |= stats.metrics()
+        learnt = learn(s, step, kept, selection.weights, carried)
+        metrics |= learnt.metrics
+        turn_advantages, carried = learnt.turn_advantages, learnt.carried
     else:
         metrics |= {"update/skipped": 1.0, "update/optimizer_steps": 0.0}
     s.agent.sampler.load(s.policy.model.state_dict(), version=step + 1)
     trim()
-    metrics |= time_metrics(collection, started, collected, time.perf_counter())
+    metrics |= time_metrics(collection, started, collected, time.perf_counter(), metrics.get("time/diagnostics_s", 0.0))
     every = s.config.run.trajectories_every
     if every and step % every == 0:
         s.run.write_trajectories(step + 1, collection.groups, collection.errors, turn_advantages)
@@ -95,20 +99,30 @@ def filter_groups(collection: Collection, config: Config) -> Selection:
     return select_groups(stds, flat, strategy=config.filter.strategy, value=config.filter.value)
 
 
-def learn(s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64]) -> tuple[UpdateStats, TurnAdvantages]:
-    """Credit, then the update; also returns each kept turn's mean advantage."""
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Metrics of credit and update, each kept turn's mean advantage, and what goes to the next step."""
+
+    metrics: Mapping[str, float]
+    turn_advantages: TurnAdvantages
+    carried: Carried
+
+
+def learn(s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64], carried: Carried) -> Learnt:
+    """Credit, then the update."""
     batch = collate(kept, s.agent.tokenizer.pad_token_id)
     reference = s.reference_logprobs(batch)
-    credit = s.credit(batch, reference)
+    credit, after = s.credit(batch, reference, carried)
     each = [w for group, w in zip(kept, weights, strict=True) for _ in group.trajectories]
-    stats = s.update(
-        batch,
-        credit,
-        reference,
-        torch.as_tensor(each, dtype=torch.float32),
-        seed=derive(s.config.seed, "train", "update", step),
-    )
-    return stats, turn_means(kept, batch, credit.advantages)
+    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), step)
+    metrics = dict(stats.metrics()) | credit_metrics(credit.advantages, batch.mask)
+    if "baseline" in s.estimator.needs:
+        metrics["credit/baseline"] = carried.mean_return
+    if "anchors" in s.estimator.needs:
+        metrics["credit/shared_states"] = shared_states(
+            batch.anchors, batch.mask, batch.turn_ids, batch.trajectory, batch.group
+        )
+    return Learnt(metrics, turn_means(kept, batch, credit.advantages), after)
 
 
 def turn_means(kept: Sequence[Group], batch: Batch, advantages: torch.Tensor) -> TurnAdvantages:
@@ -132,12 +146,14 @@ def filter_metrics(selection: Selection) -> dict[str, float]:
     }
 
 
-def time_metrics(collection: Collection, started: float, collected: float, ended: float) -> dict[str, float]:
+def time_metrics(
+    collection: Collection, started: float, collected: float, ended: float, diagnostics: float
+) -> dict[str, float]:
     """Seconds of rollout, update and step; sampled tokens a second of rollout; resident memory in GB (10⁹ bytes)."""
     tokens = sum(t.sampled_tokens for t in collection.trajectories)
     return {
         "time/rollout_s": collected - started,
-        "time/update_s": ended - collected,
+        "time/update_s": ended - collected - diagnostics,
         "time/step_s": ended - started,
         "time/tokens_per_s": tokens / (collected - started),
         "memory/rss_gb": psutil.Process().memory_info().rss / 1e9,

@@ -3,15 +3,18 @@
 The loop reads as the paper's algorithm box. What it needs is put together in ``loops/session.py``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ragen.config.schema import Config
 from ragen.envs import Environment
+from ragen.loops.carried import Carried
+from ragen.loops.guard import Guard, naming_the_checkpoint, roll_back
 from ragen.loops.run_evaluations import evaluate_all, stored_report
 from ragen.loops.session import Session, open_session, plan_session, with_environment
 from ragen.loops.step import train_step
+from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.metrics.evaluation import EvalReport
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import claimed_place
@@ -25,7 +28,7 @@ DONE = "all steps done"
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """What a run came to: its directory, the steps done of those ``planned``, why it stopped, evaluations before and after
-    (None: not made), the metrics of the steps made now.
+    (None: not made), the metrics of the steps made now, and what the Echo-Trap detector saw.
     """
 
     run: Path
@@ -35,6 +38,7 @@ class TrainResult:
     before: EvalReport | None
     after: EvalReport | None
     history: tuple[Mapping[str, float], ...]
+    signals: Signals = NOTHING
 
 
 def train(
@@ -91,24 +95,26 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
     before = evaluate_all(session, "before", 0, listener, interrupt) if done == 0 else stored_report(run, "before", 0)
     if _evaluation_due(config, done):
         evaluate_all(session, f"step-{done}", done, listener, interrupt)
-    history: list[Mapping[str, float]] = []
-    carried, reason = session.carried, DONE
+    history: dict[int, Mapping[str, float]] = {}
+    guard, carried, reason = Guard(session), session.carried, ""
     if done < config.steps:
         listener.on_phase("train", config.steps - done)
     while done < config.steps and not interrupt():
         try:
-            step = train_step(session, done, carried, interrupt)
+            with naming_the_checkpoint(run, done + 1):
+                step = train_step(session, done, carried, interrupt)
         except StepAbandoned:
             break
         done += 1
-        history.append(step.metrics)
-        carried = step.carried
-        run.append_metrics(done, step.metrics)
-        listener.on_step(done, step.metrics)
-        for message in step.messages:
-            listener.on_message(message)
-        if carried.flat_in_row >= config.filter.max_flat_steps:
-            reason = f"stopped: every group was flat {carried.flat_in_row} steps in a row, nothing is left to learn from"
+        verdict = guard.look(done, step.metrics)
+        carried, history[done] = step.carried, {**step.metrics, **verdict.metrics}
+        record(session, done, history[done], (*step.messages, *verdict.messages), listener)
+        if verdict.back_to is not None:
+            session = roll_back(session, verdict.back_to, guard.signals, listener)
+            done, carried, guard = session.start, session.carried, Guard(session)
+            history = {made: metrics for made, metrics in history.items() if made <= done}
+            continue
+        if reason := verdict.stop or flat_reason(config, carried):
             break
         if done < config.steps and config.run.checkpoint_every and done % config.run.checkpoint_every == 0:
             session.checkpoint(done, carried)
@@ -118,8 +124,23 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
     if done not in run.checkpoints.steps():
         session.checkpoint(done, carried)
     after = evaluate_all(session, "after", done, listener, interrupt) if config.steps else before
-    reason = INTERRUPTED if interrupt() else reason
-    return TrainResult(run.path, done, config.steps, reason, before, after, tuple(history))
+    reason = INTERRUPTED if interrupt() else reason or DONE
+    return TrainResult(run.path, done, config.steps, reason, before, after, tuple(history.values()), guard.signals)
+
+
+def record(s: Session, step: int, metrics: Mapping[str, float], messages: Sequence[str], listener: Listener) -> None:
+    """Store and show what a step came to."""
+    s.run.append_metrics(step, metrics)
+    listener.on_step(step, metrics)
+    for message in messages:
+        listener.on_message(message)
+
+
+def flat_reason(config: Config, carried: Carried) -> str:
+    """Why a run ends whose groups were all flat for too long; "" for one that goes on."""
+    if carried.flat_in_row < config.filter.max_flat_steps:
+        return ""
+    return f"stopped: every group was flat {carried.flat_in_row} steps in a row, nothing is left to learn from"
 
 
 def _evaluation_due(config: Config, done: int) -> bool:

@@ -16,7 +16,10 @@ numbers as below without the prefix, with intervals as pairs, the reference play
 _ABOUT = {
     "rollout": "The collected batch, before the filter. The definitions are the functions of `ragen.metrics`.",
     "filter": "What the uncertainty filter did.",
+    "credit": "The advantages, before the update.",
     "update": "What the update did (`ragen.learn.UpdateStats`).",
+    "diagnostics": "Every `diagnostics.every` steps, before the update ([collapse.md](collapse.md)).",
+    "trap": "The Echo-Trap detector ([collapse.md](collapse.md)), unless `echo_trap.action` is off.",
     "time": "Wall-clock time of the step.",
     "memory": "",
     "eval": "Fixed evaluation instances. Intervals of success: Wilson over instances, or a bootstrap clustered by instance "

@@ -4,6 +4,7 @@ Success is the task's own criterion as recorded, whatever ended the episode. Epi
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ def success_rate(trajectories: Sequence[Trajectory]) -> float:
 
 
 def return_mean(trajectories: Sequence[Trajectory]) -> float:
-    """Mean total return (rewards and penalties) of a trajectory."""
+    """Mean total return (all rewards and penalties) of a trajectory."""
     return _mean(t.total_return for t in trajectories)
 
 
@@ -29,7 +30,7 @@ def return_max(trajectories: Sequence[Trajectory]) -> float:
 
 
 def task_return_mean(trajectories: Sequence[Trajectory]) -> float:
-    """Mean task return (the environment's rewards, without penalties) of a trajectory."""
+    """Mean task return (the environment's rewards alone) of a trajectory."""
     return _mean(t.task_return for t in trajectories)
 
 
@@ -43,6 +44,11 @@ def return_std_min(groups: Sequence[Group]) -> float:
     return min(group_stats([g.returns() for g in groups]).std.tolist(), default=math.nan)
 
 
+def return_std_max(groups: Sequence[Group]) -> float:
+    """Largest in-group standard deviation of the total return."""
+    return max(group_stats([g.returns() for g in groups]).std.tolist(), default=math.nan)
+
+
 def flat_share(groups: Sequence[Group]) -> float:
     """Share of groups whose members all have the same total return (max = min): no group-relative signal."""
     return _mean(group_stats([g.returns() for g in groups]).flat)
@@ -51,6 +57,21 @@ def flat_share(groups: Sequence[Group]) -> float:
 def valid_format_rate(trajectories: Sequence[Trajectory]) -> float:
     """Share of turns with a valid answer (right format and at least one valid action)."""
     return _mean(turn.valid for turn in _turns(trajectories))
+
+
+def process_score_mean(trajectories: Sequence[Trajectory]) -> float:
+    """Mean score (in [0, 1], before its coefficient) of the process reward a turn; NaN without a process reward."""
+    return _mean(turn.process_score for turn in _turns(trajectories) if turn.process_score is not None)
+
+
+def process_reward_mean(trajectories: Sequence[Trajectory]) -> float:
+    """Mean process reward (score times its coefficient) of a turn; NaN without a process reward."""
+    return _mean(turn.process_reward for turn in _turns(trajectories) if turn.process_score is not None)
+
+
+def overlong_penalty_mean(trajectories: Sequence[Trajectory]) -> float:
+    """Mean overlong penalty (≤ 0) of a turn."""
+    return _mean(turn.overlong_penalty for turn in _turns(trajectories))
 
 
 def truncated_turns(trajectories: Sequence[Trajectory]) -> int:
@@ -96,6 +117,26 @@ def token_entropy(trajectories: Sequence[Trajectory]) -> float:
     return _mean(entropy for turn in _turns(trajectories) for entropy in turn.completion.entropies)
 
 
+def entropy_spread(trajectories: Sequence[Trajectory]) -> float:
+    """Standard deviation over turns of a reply's mean token entropy (nats), around the mean over turns, without correction.
+
+    0 = all replies are equally sure. A mean entropy that some certain and some wandering replies share shows here.
+    """
+    sampled = [turn.completion.entropies for turn in _turns(trajectories) if turn.completion.entropies]
+    return float(np.std([np.mean(entropies) for entropies in sampled])) if sampled else math.nan
+
+
+def common_reply(trajectories: Sequence[Trajectory]) -> float:
+    """Share of turns that give the reply most often given, letter for letter but for outer space; 1 = one reply only."""
+    counts = Counter(turn.completion.text.strip() for turn in _turns(trajectories))
+    return max(counts.values()) / counts.total() if counts else math.nan
+
+
+def solved_groups(groups: Sequence[Group]) -> float:
+    """Share of groups in which at least one member succeeds: pass@k with k = the group's size."""
+    return _mean(any(t.success for t in group.trajectories) for group in groups)
+
+
 def pass_at_k(samples: int, successes: int, k: int) -> float:
     """Chance that at least one of k samples succeeds, 1 − C(n−c, k) / C(n, k): unbiased, from c successes in n ≥ k samples.
 
@@ -127,13 +168,18 @@ def rollout_metrics(groups: Sequence[Group], errors: int = 0) -> dict[str, float
     said = [reasoning(reply) or reply for reply in replies]
     found: dict[str, float] = {
         "rollout/success": success_rate(trajectories),
+        "rollout/solved_groups": solved_groups(groups),
         "rollout/return_mean": return_mean(trajectories),
         "rollout/return_max": return_max(trajectories),
         "rollout/task_return_mean": task_return_mean(trajectories),
         "rollout/return_std": return_std(groups),
         "rollout/return_std_min": return_std_min(groups),
+        "rollout/return_std_max": return_std_max(groups),
         "rollout/flat_groups": flat_share(groups),
         "rollout/valid_format": valid_format_rate(trajectories),
+        "rollout/process_score_mean": process_score_mean(trajectories),
+        "rollout/process_reward_mean": process_reward_mean(trajectories),
+        "rollout/overlong_penalty_mean": overlong_penalty_mean(trajectories),
         "rollout/truncated_turns": truncated_turns(trajectories),
         "rollout/effective_actions": effective_action_rate(trajectories),
         "rollout/turns": turns_mean(trajectories),
@@ -142,8 +188,10 @@ def rollout_metrics(groups: Sequence[Group], errors: int = 0) -> dict[str, float
         "rollout/think_words": think_words(trajectories),
         "rollout/sampled_tokens": sampled_tokens(trajectories),
         "rollout/entropy": token_entropy(trajectories),
+        "rollout/entropy_spread": entropy_spread(trajectories),
         "rollout/distinct_2": distinct_n(said, 2),
         "rollout/self_similarity": self_similarity(said),
+        "rollout/common_reply": common_reply(trajectories),
         "rollout/errors": errors,
     }
     return {name: float(value) for name, value in found.items() if not math.isnan(value)}

@@ -77,7 +77,9 @@ def _look_at(env: Guarded, seed: int) -> Sequence[str]:
     """Call all that changes nothing, at the start of an instance; returns a turn's actions."""
     env.reset(instance_seed=seed, dynamics_seed=0)
     env.instructions()
+    env.anchor()
     env.content()
+    env.facts()
     env.best_success()
     _ = env.success
     turn = env.plan() or env.actions()[:1]

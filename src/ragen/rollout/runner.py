@@ -9,6 +9,7 @@ from ragen.envs.guard import guarded
 from ragen.episode import Completion, EndReason, Trajectory, Turn
 from ragen.errors import ConfigError, EnvironmentFault, RagenError
 from ragen.rollout.contexts import Context, ContextPolicy
+from ragen.rollout.shaping import Shaping
 from ragen.text.chat import ChatRenderer
 from ragen.text.parser import choose_actions, parse_reply
 from ragen.text.prompts import Task, first_message, next_message
@@ -33,7 +34,7 @@ class Rules:
     """The rollout's own rules: budgets in tokens, format, and what history a turn sees.
 
     ``max_context`` counts the tokens of a segment, the reply included. ``format_penalty`` (≤ 0) is added once to a turn
-    without a valid answer.
+    without a valid answer. ``shaping`` is what training adds beyond that.
     """
 
     max_new_tokens: int
@@ -42,6 +43,7 @@ class Rules:
     thinking: bool = True
     format_penalty: float = -0.1
     context: ContextPolicy = field(default_factory=ContextPolicy)
+    shaping: Shaping = field(default_factory=Shaping)
 
 
 class EpisodeRunner:
@@ -58,6 +60,7 @@ class EpisodeRunner:
         self.fault: RagenError | None = None
         self.actions_used = 0
         self.tokens_used = 0
+        self.observation = ""
         self.context = Context(renderer, rules.context)
         try:
             observation = self.env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
@@ -79,12 +82,16 @@ class EpisodeRunner:
         settings = self.env.settings
         limit = min(settings.max_actions_per_turn, settings.max_actions - self.actions_used)
         reply = parse_reply(completion.text, thinking=self.rules.thinking)
+        shaping = self.rules.shaping
+        anchor = None
         try:
+            anchor = self.env.anchor()
             choice = choose_actions(reply, self.env.match, limit)
+            reasoning = shaping.reasoning(self.env, reply.thought, self.observation)
             steps = self._execute(choice.actions)
             success = self.env.success
         except EnvironmentFault as fault:  # as above
-            self._record(completion, (), valid=False, steps=[], info={})
+            self._record(completion, (), valid=False, steps=[], info={}, anchor=anchor)
             self.fail(fault)
             return
         info = {**(steps[-1].info if steps else {}), "success": success, "ignored_actions": choice.ignored}
@@ -92,7 +99,11 @@ class EpisodeRunner:
         if steps:
             self.observation = steps[-1].observation
         info["next_observation"] = self.observation
-        self._record(completion, executed, valid=choice.valid, steps=steps, info=info, invalid=len(choice.invalid))
+        score = shaping.score(reasoning, executed, valid=choice.valid)
+        invalid = len(choice.invalid)
+        self._record(
+            completion, executed, valid=choice.valid, steps=steps, info=info, anchor=anchor, invalid=invalid, score=score
+        )
         self._finish(steps)
         if self.end is None:
             self._next(choice.invalid, valid_format=choice.valid)
@@ -129,10 +140,13 @@ class EpisodeRunner:
         valid: bool,
         steps: Sequence[Step],
         info: Mapping[str, Any],
+        anchor: str | None,
         invalid: int = 0,
+        score: float | None = None,
     ) -> None:
+        shaping, length = self.rules.shaping, len(completion.token_ids)
         self.actions_used += len(actions)
-        self.tokens_used += len(completion.token_ids)
+        self.tokens_used += length
         turn = Turn(
             prompt_ids=self.context.added,
             extends=self.context.extends,
@@ -142,7 +156,11 @@ class EpisodeRunner:
             valid=valid,
             reward=float(sum(step.reward for step in steps)),
             penalty=0.0 if valid else self.rules.format_penalty,
+            process_reward=shaping.process_coef * (score or 0.0),
+            overlong_penalty=shaping.overlong(length, self.rules.max_new_tokens),
+            process_score=score,
             invalid_actions=invalid,
+            anchor=anchor,
             info={**info, "effective_actions": sum(s.info.get("action_is_effective", True) for s in steps)},
         )
         self.turns.append(turn)

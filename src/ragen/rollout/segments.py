@@ -1,5 +1,7 @@
 """Trajectory → training rows: exactly the ids the sampler saw and sampled, nothing rendered again (law 1)."""
 
+import math
+
 import numpy as np
 
 from ragen.episode import Segment, Trajectory, Turn
@@ -8,10 +10,10 @@ from ragen.episode import Segment, Trajectory, Turn
 def segments(trajectory: Trajectory) -> tuple[Segment, ...]:
     """Return the rows of one trajectory, in turn order; a turn with ``extends=False`` starts a new row.
 
-    Only sampled ids are on the mask (a sampled end-of-turn id too; forced text, headers and observations never). Reward
-    plus penalty of a turn lies on its last sampled token. A turn that sampled nothing gives its reward to the last token
-    sampled before it (in an earlier row if need be), or, before any was sampled, to the first one after it, so the sum over
-    all rows is always ``trajectory.total_return``.
+    Only sampled ids are on the mask (a sampled end-of-turn id too; forced text, headers and observations never). The sum
+    of a turn's parts (reward, penalties, process reward) lies on its last sampled token. A turn that sampled nothing gives
+    it to the last token sampled before it (in an earlier row if need be), or, before any was sampled, to the first one
+    after it, so the sum over all rows is always ``trajectory.total_return``.
 
     Raises:
         ValueError: the trajectory has turns but not one sampled token, so no token could carry its rewards.
@@ -35,7 +37,7 @@ def _token_rewards(turns: tuple[Turn, ...]) -> list[float]:
     last: int | None = None
     waiting = 0.0
     for k, turn in enumerate(turns):
-        reward = turn.reward + turn.penalty
+        reward = math.fsum(turn.parts)
         if turn.completion.token_ids:
             placed[k] += reward + waiting
             last, waiting = k, 0.0

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ragen.config.schema import Config
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
-from ragen.runs.summary import paper_name
+from ragen.runs.summary import ECHO_TRAP, paper_name
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
@@ -105,6 +105,9 @@ def end_lines(result: Any) -> list[str]:
     lines = [f"{result.stopped} after step {result.steps}"]
     if result.before is not None and result.after is not None and result.before is not result.after:
         lines.append(f"success before {_rate(result.before)} → after {_rate(result.after)}")
+    seen = {"early warning": result.signals.warning, "spike": result.signals.spike, "collapse": result.signals.collapsed}
+    given = [f"{name} at step {step}" for name, step in seen.items() if step is not None]
+    lines += [f"Echo Trap: {', '.join(given)} (docs/collapse.md)"] if given else []
     return [*lines, f"run: {result.run}", f"look:   ragen show {result.run}", *_next_lines(result)]
 
 
@@ -114,6 +117,12 @@ def _next_lines(result: Any) -> list[str]:
         return [f"go on:  {resume}   (to step {result.planned})"]
     if result.steps >= result.planned:
         return [f"longer: {resume} --steps {max(1, 2 * result.steps)}"]
+    if result.stopped.startswith(ECHO_TRAP):
+        return [
+            f"go on all the same: {resume} --echo_trap.action warn",
+            "Otherwise a new run with a stronger filter (a lower --filter.value), a lower --optim.learning_rate, or",
+            "  --echo_trap.action rollback, which does both by itself.",
+        ]
     valid = result.history[-1].get("rollout/valid_format", math.nan) if result.history else math.nan
     return [
         f"valid format was {_number(valid, '.3f')} in the last step. Where it is low, warm up more: a new run with",

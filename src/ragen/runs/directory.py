@@ -1,7 +1,8 @@
 """The run directory: everything a run leaves behind, under one path.
 
 ``config.yaml`` (resolved), ``provenance.json``, ``metrics.jsonl``, ``trajectories/step-*.jsonl``, ``eval/*.json``,
-``checkpoints/step-*/``, ``tensorboard/`` (with the extra); ``.lock`` while a process writes.
+``checkpoints/step-*/``, ``rollbacks/`` (what the Echo-Trap detector's rollbacks gave up), ``tensorboard/`` (with the extra);
+``.lock`` while a process writes.
 """
 
 import json
@@ -30,6 +31,7 @@ from ragen.runs.events import (
     read_steps,
     read_trajectories,
     stored_trajectories,
+    to_line,
     write_trajectories,
 )
 from ragen.runs.lock import LOCK, locked
@@ -121,6 +123,12 @@ class RunDirectory:
         """The stored evaluations by name; each tells after which ``step`` it was made."""
         return {path.stem: _read_eval(path) for path in sorted((self.path / "eval").glob("*.json"))}
 
+    def write_rollback(self, number: int, event: Mapping[str, Any], abandoned: Sequence[Mapping[str, Any]]) -> None:
+        """Store what happened at a rollback, and the metrics of the steps that it gives up."""
+        folder = self.path / "rollbacks"
+        write_text(folder / f"rollback-{number}.jsonl", "".join(map(to_line, abandoned)))
+        write_text(folder / f"rollback-{number}.json", json.dumps(plain(event), indent=1) + "\n")
+
     def check(self) -> None:
         """Read what going on with the run needs; raises CheckpointError where a file is damaged."""
         self.metrics()
@@ -132,6 +140,7 @@ class RunDirectory:
 
         An evaluation made "after" the run was, where the run goes on, one after ``step``: it is kept under that name.
         """
+        self.close()  # TensorBoard takes later points away where it opens its files anew
         with clear_disk_errors("the run directory", self.path):
             clean_temporary(self.path)
             cut_lines(self.path / "metrics.jsonl", step)
@@ -148,6 +157,7 @@ class RunDirectory:
         """Close what is open."""
         if self._board is not None:
             self._board.close()
+            self._board = None
 
     def _eval_file(self, name: str) -> Path:
         return self.path / "eval" / f"{name}.json"

@@ -154,7 +154,11 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "valid": turn.valid,
         "reward": turn.reward,
         "penalty": turn.penalty,
+        "process_reward": turn.process_reward,
+        "overlong_penalty": turn.overlong_penalty,
+        "process_score": turn.process_score,
         "invalid_actions": turn.invalid_actions,
+        "anchor": turn.anchor,
         "info": turn.info,
     }
 
@@ -191,7 +195,11 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         valid=record["valid"],
         reward=_float(record["reward"]),
         penalty=_float(record["penalty"]),
+        process_reward=_float(record["process_reward"]),
+        overlong_penalty=_float(record["overlong_penalty"]),
+        process_score=record["process_score"],
         invalid_actions=record["invalid_actions"],
+        anchor=record["anchor"],
         info=record["info"],
     )
 

@@ -13,7 +13,8 @@ from ragen.runs.directory import RunDirectory
 from ragen.runs.disk import write_text
 from ragen.runs.lock import locked
 
-FREE_SETTINGS = ("steps", "eval", "run")  # a resumed run may change these: what was trained so far does not depend on them
+# a resumed run may change these sections and settings: what was trained so far does not depend on them
+FREE_SETTINGS = ("steps", "eval", "diagnostics", "echo_trap.action", "echo_trap.max_rollbacks", "run")
 SETTINGS = "settings.yaml"
 
 
@@ -97,7 +98,7 @@ def differences(old: Config, new: Config, *, free: Sequence[str]) -> list[str]:
     return [
         f"{key} = {before.get(key)}, not {after.get(key)}"
         for key in before | after
-        if key.partition(".")[0] not in free and before.get(key) != after.get(key)
+        if key not in free and key.partition(".")[0] not in free and before.get(key) != after.get(key)
     ]
 
 

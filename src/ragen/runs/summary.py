@@ -8,6 +8,8 @@ from ragen.config.schema import Config
 from ragen.errors import CheckpointError
 from ragen.runs.directory import RunDirectory
 
+ECHO_TRAP = "stopped: Echo Trap"  # how the reason of a run begins that its detector ended
+
 
 @dataclass(frozen=True, slots=True)
 class EvalPoint:

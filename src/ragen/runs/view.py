@@ -108,12 +108,16 @@ def printable(text: str) -> str:
 
 
 def turn_summary(trajectory: Trajectory, turn: int, advantages: Sequence[float] | None) -> str:
-    """Reward, penalty, advantage and actions of one turn, in one line."""
+    """Rewards, penalties, advantage and actions of one turn, in one line."""
     t = trajectory.turns[turn]
     value = None if advantages is None or turn >= len(advantages) else advantages[turn]
     parts = [f"turn {turn + 1}: reward {t.reward:g}"]
     if t.penalty:
         parts.append(f"penalty {t.penalty:g}")
+    if t.process_score is not None:
+        parts.append(f"process reward {t.process_reward:g} (score {t.process_score:.2f})")
+    if t.overlong_penalty:
+        parts.append(f"overlong {t.overlong_penalty:g}")
     parts.append("not trained (filtered out)" if value is None or math.isnan(value) else f"advantage {value:+.3f}")
     parts.append(f"actions {' || '.join(t.actions)}" if t.actions else "no action")
     if not t.valid:

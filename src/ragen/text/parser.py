@@ -13,12 +13,14 @@ policy writes after its answer. Nothing is parsed as XML, so ``<`` and ``&`` are
 the length of the text, and no text raises.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 THINK, END_THINK, ANSWER, END_ANSWER = "<think>", "</think>", "<answer>", "</answer>"
 TAGS = (THINK, END_THINK, ANSWER, END_ANSWER)
 SEPARATOR = "||"
+_BETWEEN = re.compile(r"[\s,;|→]+|[-=]>")  # what stands between actions that a thought lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,25 @@ def choose_actions(reply: Reply, match: Callable[[str], str | None], limit: int)
             matched.append(action)
     actions = tuple(matched[: max(limit, 0)])
     return Choice(actions, tuple(invalid), len(matched) - len(actions), reply.answer is not None and bool(matched))
+
+
+def named_actions(thought: str, words: Sequence[str], match: Callable[[str], str | None]) -> tuple[str, ...]:
+    """The actions a thought names, in order and as often as it does, in the spelling that ``match`` gives.
+
+    Pieces end at blanks, commas, semicolons, bars and arrows. Of ``words``, the environment's action words, the longest is
+    looked for first, so that one of several words is not taken for one of fewer.
+    """
+    pieces = [piece for piece in _BETWEEN.split(thought) if piece]
+    longest = max((len(word.split()) for word in words), default=1)
+    named: list[str] = []
+    begin = 0
+    while begin < len(pieces):
+        ends = range(min(begin + longest, len(pieces)), begin, -1)
+        found = next(((end, action) for end in ends if (action := match(" ".join(pieces[begin:end]))) is not None), None)
+        if found is not None:
+            named.append(found[1])
+        begin = begin + 1 if found is None else found[0]
+    return tuple(named)
 
 
 def _only_answer(text: str) -> str | None:

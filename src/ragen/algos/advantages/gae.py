@@ -3,13 +3,15 @@
 import torch
 from torch import Tensor
 
-from ragen.algos.advantages.base import register_advantage
+from ragen.algos.advantages.base import KL_IN_REWARD, register_advantage
 from ragen.algos.credit import Credit
-from ragen.algos.reduce import trajectory_layout
+from ragen.algos.recursion import backward
+from ragen.algos.reduce import trajectory_index
 from ragen.algos.reduce import whiten as whiten_tokens
+from ragen.algos.trajectories import Turns
 
 
-@register_advantage("gae")
+@register_advantage("gae", KL_IN_REWARD)
 def gae(
     rewards: Tensor,
     mask: Tensor,
@@ -34,29 +36,22 @@ def gae(
     Shapes: ``rewards``, ``mask``, ``turn_ids``, ``values`` (R, T); ``trajectory``, ``truncated`` (R,).
     Source: Schulman et al. (arXiv 1506.02438, eq. 16); over sampled tokens as in RAGEN (arXiv 2504.20073).
     """
-    device, cpu_mask = rewards.device, mask.cpu()
-    layout = trajectory_layout(cpu_mask, turn_ids.cpu(), trajectory.cpu())
-    reward = layout.gather(rewards.cpu().to(torch.float64))
-    value = layout.gather(values.detach().cpu().to(torch.float64))
-    following = torch.cat([value[:, 1:], torch.zeros(len(value), 1, dtype=value.dtype)], dim=1)[:, : value.shape[1]]
-    if bootstrap_truncated:
-        cut = torch.unique(layout.index[truncated.cpu()])
-        cut = cut[layout.lengths[cut] > 0]
-        last = layout.lengths[cut] - 1
-        following[cut, last] = value[cut, last]
-    advantages = _discounted(reward + gamma * following - value, gamma * lam)
-    on_rows = layout.scatter(advantages, cpu_mask)
-    targets = layout.scatter(advantages + value, cpu_mask)
+    tables = rewards.cpu(), values.detach().cpu(), mask.cpu(), turn_ids.cpu()
+    index, _ = trajectory_index(trajectory.cpu())
+    after = last_values(Turns.of(mask, turn_ids, trajectory), values, truncated) if bootstrap_truncated else None
+    advantages, targets = backward(*tables, index, gamma=gamma, decay=gamma * lam, after=after)
     if whiten:
-        on_rows = whiten_tokens(on_rows, cpu_mask)
-    return Credit(on_rows.to(device=device, dtype=torch.float32), targets.to(device=device, dtype=torch.float32))
+        advantages = whiten_tokens(advantages, mask.cpu())
+    return Credit(advantages.to(rewards.device), targets.to(rewards.device))
 
 
-def _discounted(deltas: Tensor, decay: float) -> Tensor:
-    """Σ_l decay^l · deltas[:, j+l], for (M, L) sequences that are 0 behind their ends."""
-    result = torch.empty_like(deltas)
-    running = torch.zeros(len(deltas), dtype=deltas.dtype)
-    for step in range(deltas.shape[1] - 1, -1, -1):
-        running = deltas[:, step] + decay * running
-        result[:, step] = running
-    return result
+def last_values(turns: Turns, values: Tensor, truncated: Tensor) -> Tensor:
+    """(M,) float64: V (R, T) of the last sampled token where the trajectory was ``truncated`` (R,), else 0."""
+    out = torch.zeros(len(turns.present), dtype=torch.float64)
+    if turns.present.numel():
+        number = torch.arange(turns.present.shape[1])
+        last = torch.where(turns.present, number, -1).amax(dim=1).clamp(min=0)
+        out = turns.last(values.detach()).to(torch.float64).gather(1, last[:, None])[:, 0]
+    cut = torch.zeros(len(out), dtype=torch.bool)
+    cut[turns.index[truncated.cpu()]] = True
+    return torch.where(cut, out, 0.0)

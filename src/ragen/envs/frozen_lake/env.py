@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
+from ragen.envs.facts import Fact, offset_facts, offset_parts, place_fact
 from ragen.envs.frozen_lake.maps import directions, make_lake
 from ragen.envs.frozen_lake.planning import LONGEST_BLOCK, Planner, planner
 from ragen.envs.frozen_lake.rules import DOWN, LEFT, RIGHT, UP, Lake, actual_direction, neighbours
@@ -171,6 +172,18 @@ class FrozenLake(Environment):
         """The map in gymnasium's letters: equal for variants that show the same map differently."""
         return "frozen_lake " + "/".join(self._playing().rows())
 
+    def facts(self) -> tuple[Fact, ...]:
+        """Where the goal lies, seen from the player; with ``hint: coords`` the coordinates of both instead."""
+        lake = self._playing()
+        if self._own.hint != "coords":
+            return offset_facts("goal", [directions(lake, self._cell)], self._compass())
+        player, goal = divmod(self._cell, lake.size), divmod(lake.goal, lake.size)
+        return place_fact("you|player", [player]), place_fact("goal", [goal])
+
+    def anchor(self) -> str:
+        """The player's cell on the map."""
+        return f"{self.content()} {self._cell}"
+
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning: it restates the hint, if there is one, else it names the moves (the first 7 of a longer turn).
 
@@ -231,11 +244,12 @@ class FrozenLake(Environment):
         return f"{grid}\n{self._offset(lake) if self._own.hint == 'offset' else self._coordinates(lake)}"
 
     def _offset(self, lake: Lake) -> str:
-        down, right = directions(lake, self._cell)
-        words = self._own.action_words
-        parts = [f"{abs(down)} {words[DOWN if down > 0 else UP].lower()}"] if down else []
-        parts += [f"{abs(right)} {words[RIGHT if right > 0 else LEFT].lower()}"] if right else []
+        parts = offset_parts(*directions(lake, self._cell), self._compass())
         return f"Goal is {', '.join(parts)}." if parts else "Goal is here."
+
+    def _compass(self) -> tuple[str, ...]:
+        """The words for up, down, left and right as a sentence has them."""
+        return tuple(self._own.action_words[direction].lower() for direction in (UP, DOWN, LEFT, RIGHT))
 
     def _places(self, lake: Lake) -> str:
         row, column = divmod(self._cell, lake.size)

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
+from ragen.envs.facts import Fact, offset_facts, place_fact
 from ragen.envs.registry import EnvPreset, environments
 from ragen.envs.sokoban.generator import generate
 from ragen.envs.sokoban.levels import level_rows, load_levels
@@ -154,6 +155,24 @@ class SokobanEnv(Environment):
         """A hash of the level itself: equal for variants that show the same level with other symbols."""
         rows = "\n".join(level_rows(self._playing()))
         return hashlib.blake2b(rows.encode(), digest_size=16).hexdigest()
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Where a box and a target lie, seen from the player (any of several may be meant); with ``hint: coords`` the
+        coordinates of player, boxes and targets instead.
+        """
+        board = self._playing().board
+        row, column = divmod(self._player, board.width)
+        boxes, targets = ([divmod(cell, board.width) for cell in cells(mask)] for mask in (self._boxes, board.targets))
+        if self._own.hint == "coords":
+            places = (("you|player", [(row, column)]), ("box(?:es)?", boxes), ("targets?", targets))
+            return tuple(place_fact(noun, where) for noun, where in places)
+        words = tuple(word.lower() for word in self._own.action_words)
+        box, target = ([(r - row, c - column) for r, c in where] for where in (boxes, targets))
+        return offset_facts("box", box, words) + offset_facts("target", target, words)
+
+    def anchor(self) -> str:
+        """Player and boxes, on the level."""
+        return f"{self.content()} {self._player} {self._boxes:x}"
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """A short reasoning that names the moves (the first 12 of a longer turn): 17 words at most."""

@@ -1,0 +1,143 @@
+"""The way between rows, trajectories and turns. Off the mask a value may be anything, NaN included.
+
+Shapes: R segments (rows), T tokens, M trajectories, K turns. Sums are float64, on the CPU. A turn stands in one row, and a
+row holds its turns in order; rows may stand in any order.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ragen.algos.credit import Credit
+from ragen.algos.reduce import BLOCK, trajectory_index
+
+ROWS = 2048  # rows handled at a time, for the same reason as BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """The trajectories of a batch as wholes, numbered 0 … M−1 in the order of their ids.
+
+    ``index`` (R,) is each row's trajectory, ``returns`` (M,) float64 the sum R(τ) of its rewards over all turns and
+    segments, ``counted`` (M,) bool whether it has a sampled token at all: one without takes no part in any statistic.
+    """
+
+    mask: Tensor
+    index: Tensor
+    returns: Tensor
+    counted: Tensor
+
+    @classmethod
+    def of(cls, rewards: Tensor, mask: Tensor, trajectory: Tensor) -> Self:
+        """From ``rewards`` and ``mask`` (R, T) and the rows' trajectory ids (R,)."""
+        mask = mask.cpu()
+        index, count = trajectory_index(trajectory.cpu())
+        sums = torch.where(mask, rewards.cpu(), 0).sum(dim=1, dtype=torch.float64)
+        returns = torch.zeros(count, dtype=torch.float64).index_add_(0, index, sums)
+        counted = torch.zeros(count, dtype=torch.int64).index_add_(0, index, mask.any(dim=1).long()) > 0
+        return cls(mask, index, returns, counted)
+
+    def lengths(self) -> Tensor:
+        """(M,) int64: |τ|, the sampled tokens of each trajectory."""
+        return torch.zeros(len(self.returns), dtype=torch.int64).index_add_(0, self.index, self.mask.sum(dim=1))
+
+    def of_rows(self, values: Tensor) -> Tensor:
+        """(R,) → (M,): a value that all rows of a trajectory share."""
+        out = torch.zeros(len(self.returns), dtype=values.dtype)
+        out[self.index] = values.cpu()
+        return out
+
+    def credit(self, advantages: Tensor, device: torch.device) -> Credit:
+        """Lay advantages of whole trajectories (M,) on all their sampled tokens."""
+        on_rows = advantages.to(torch.float32)[self.index]
+        return Credit(torch.where(self.mask, on_rows[:, None], 0).to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The turns of a batch with a sampled token, as tables (M, K) over trajectories and turn numbers.
+
+    ``present`` (M, K) bool; ``rows`` and ``columns`` (M, K) int64, the place in (R, T) of a turn's last sampled token (0
+    where not present); ``turn_ids`` (R, T) int64 and ``index`` (R,) are those of the rows.
+    """
+
+    mask: Tensor
+    turn_ids: Tensor
+    index: Tensor
+    present: Tensor
+    rows: Tensor
+    columns: Tensor
+
+    @classmethod
+    def of(cls, mask: Tensor, turn_ids: Tensor, trajectory: Tensor) -> Self:
+        """From ``mask`` and ``turn_ids`` (R, T) and the rows' trajectory ids (R,)."""
+        mask, turn_ids = mask.cpu(), turn_ids.cpu()
+        index, count = trajectory_index(trajectory.cpu())
+        # ends of runs of one turn: few, and the last of them in a row is the turn's last token
+        ends = mask.clone()
+        ends[:, :-1] &= ~(mask[:, 1:] & (turn_ids[:, 1:] == turn_ids[:, :-1]))
+        rows, columns = ends.nonzero(as_tuple=True)
+        turns = turn_ids[rows, columns].long()
+        last = torch.ones(len(rows), dtype=torch.bool)
+        last[:-1] = (rows[1:] != rows[:-1]) | (turns[1:] != turns[:-1])
+        rows, columns, turns = rows[last], columns[last], turns[last]
+        place = (index[rows], turns)
+        shape = (count, int(turns.max()) + 1 if len(turns) else 0)
+        present = torch.zeros(shape, dtype=torch.bool).index_put_(place, torch.ones(len(turns), dtype=torch.bool))
+        tables = [torch.zeros(shape, dtype=torch.int64).index_put_(place, numbers) for numbers in (rows, columns)]
+        return cls(mask, turn_ids, index, present, *tables)
+
+    def last(self, values: Tensor) -> Tensor:
+        """(R, T) → (M, K): what stands on each turn's last sampled token, 0 where there is no turn."""
+        return torch.where(self.present, values.cpu()[self.rows, self.columns], 0)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """(R, T) → (M, K) float64: sums over each turn's sampled tokens."""
+        values = values.cpu()
+        out = torch.zeros(self.present.shape, dtype=torch.float64)
+        rows, columns = (self.mask & (values != 0)).nonzero(as_tuple=True)
+        place = (self.index[rows], self.turn_ids[rows, columns].long())
+        return out.index_put_(place, values[rows, columns].to(torch.float64), accumulate=True)
+
+    def on_last(self, table: Tensor, out: Tensor) -> Tensor:
+        """Write a table (M, K) on the turns' last sampled tokens of ``out`` (R, T), in place."""
+        out[self.rows[self.present], self.columns[self.present]] = table[self.present].to(out.dtype)
+        return out
+
+    def on_tokens(self, table: Tensor) -> Tensor:
+        """(M, K) → (R, T) float32: each turn's value on all its sampled tokens, exactly 0 off the mask."""
+        out = torch.zeros(self.mask.shape, dtype=torch.float32)
+        if not self.present.any():
+            return out
+        table = table.to(torch.float32)
+        for rows in blocks(*self.mask.shape):
+            turns = self.turn_ids[rows].long().clamp_(0, table.shape[1] - 1)
+            out[rows] = torch.where(self.mask[rows], table[self.index[rows]].gather(1, turns), 0)
+        return out
+
+
+def blocks(rows: int, width: int) -> list[slice]:
+    """Slices of whole rows that hold about ``BLOCK`` tokens each."""
+    size = max(1, BLOCK // max(1, width))
+    return [slice(start, start + size) for start in range(0, rows, size)]
+
+
+def segment_rounds(mask: Tensor, turn_ids: Tensor, index: Tensor) -> list[tuple[Tensor | slice, Tensor]]:
+    """Pairs (rows, their trajectories): the last segment of every trajectory, then the one before it, and so on.
+
+    ``mask``, ``turn_ids`` (R, T), ``index`` (R,). No pair has two rows of a trajectory, or more than ``ROWS``; rows without
+    a sampled token are left out where a trajectory has several rows.
+    """
+    if len(torch.unique(index)) == len(index):
+        return [(slice(start, start + ROWS), index[start : start + ROWS]) for start in range(0, len(index), ROWS)]
+    used = mask.any(dim=1).nonzero()[:, 0]
+    first = mask[used].to(torch.uint8).argmax(dim=1)
+    order = torch.argsort(turn_ids[used, first], descending=True, stable=True)
+    order = order[torch.argsort(index[used][order], stable=True)]
+    rows = used[order]
+    counts = torch.bincount(index[rows], minlength=int(index.max()) + 1)
+    rank = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[index[rows]]
+    rounds = [rows[rank == k] for k in range(int(counts.max()) if len(rows) else 0)]
+    return [(part, index[part]) for each in rounds for part in torch.split(each, ROWS)]

@@ -1,0 +1,108 @@
+"""Watching a run: what the Echo-Trap detector says at each step, and the return to an earlier checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ragen.errors import CheckpointError, TrainingError
+from ragen.loops.session import Session, after_rollbacks
+from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
+from ragen.runs.checkpoints import verify
+from ragen.runs.directory import RunDirectory
+from ragen.runs.listener import Listener
+from ragen.runs.summary import ECHO_TRAP
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was seen at a step, and what follows: ``stop`` says why the run ends, ``back_to`` is the step to return to."""
+
+    metrics: Mapping[str, float]
+    messages: tuple[str, ...] = ()
+    stop: str = ""
+    back_to: int | None = None
+
+
+class Guard:
+    """Looks at the metrics of every step, beginning with those that a resumed run has on disk."""
+
+    def __init__(self, session: Session) -> None:
+        trap = session.config.echo_trap
+        self._run, self._rollbacks = session.run, session.carried.rollbacks
+        self._trap, self._settings = trap, TrapSettings(trap.window, trap.drop, trap.spike, trap.solved)
+        self._rows: list[Mapping[str, Any]] = list(session.run.metrics())
+        self.signals = self._detect()
+
+    def look(self, step: int, metrics: Mapping[str, float]) -> Verdict:
+        """Judge the run with the metrics of ``step`` added. A signal is acted on only at the step that first gives it."""
+        self._rows.append({"step": step, **metrics})
+        self.signals = self._detect()
+        action = self._trap.action
+        if action == "off":
+            return Verdict({})
+        found = self.signals.metrics() | ({"trap/rollbacks": float(self._rollbacks)} if action == "rollback" else {})
+        messages = tuple(_messages(self.signals, step, metrics))
+        if action == "warn" or step not in (self.signals.warning, self.signals.collapsed):
+            return Verdict(found, messages)
+        why = f"{ECHO_TRAP} at step {step}"
+        if action == "rollback" and self._rollbacks >= self._trap.max_rollbacks:
+            why += f", after {self._rollbacks} rollbacks"
+        elif action == "rollback":
+            target = self._target(step - 2 * self._trap.window)
+            if target is not None:
+                return Verdict(found, messages, back_to=target)
+            why += ", and no sound checkpoint is from before it"
+        return Verdict(found, messages, stop=why)
+
+    def _target(self, latest: int) -> int | None:
+        """The newest sound checkpoint from before all the windows that gave the signal."""
+        for step in reversed([step for step in self._run.checkpoints.steps() if step <= latest]):
+            with suppress(CheckpointError):
+                return verify(self._run.checkpoints.path(step))
+        return None
+
+    def _detect(self) -> Signals:
+        return NOTHING if self._trap.action == "off" else detect(self._rows, self._settings)
+
+
+def _messages(signals: Signals, step: int, metrics: Mapping[str, float]) -> Iterator[str]:
+    """A line for each signal first given at this step."""
+    success = f"success {metrics['rollout/success']:.3f}" if "rollout/success" in metrics else "no success known"
+    if signals.warning == step:
+        yield f"Echo Trap, early warning at step {step} from {', '.join(signals.fired)} ({success}); docs/collapse.md"
+    if signals.spike == step:
+        yield f"Echo Trap, spike at step {step}: gradient norm {metrics['update/grad_norm']:.3g}; docs/collapse.md"
+    if signals.collapsed == step:
+        yield f"Echo Trap, collapse at step {step}: {success}; docs/collapse.md"
+
+
+def roll_back(s: Session, target: int, signals: Signals, listener: Listener) -> Session:
+    """The session as it was after ``target`` steps, with changed settings; what is given up is kept in ``rollbacks/``."""
+    number = s.carried.rollbacks + 1
+    abandoned = [row for row in s.run.metrics() if row["step"] > target]
+    config = after_rollbacks(s.run.config, number)
+    rate, value = config.optim.learning_rate, config.filter.value
+    event = {"rollback": number, "at_step": abandoned[-1]["step"], "to_step": target, "fired": signals.fired}
+    s.run.write_rollback(number, event | {"learning_rate": rate, "filter_value": value}, abandoned)
+    listener.on_message(f"rollback {number}: back to step {target}, learning rate {rate:g}, filter.value {value:g}")
+    listener.on_phase("train", s.config.steps - target)
+    return s.returned_to(target, number)
+
+
+@contextmanager
+def naming_the_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
+    """Add to a TrainingError of training step ``step`` from where to begin again."""
+    try:
+        yield
+    except TrainingError as error:
+        try:
+            path = run.checkpoints.latest()
+        except CheckpointError:
+            where = "No checkpoint has been written yet: start a new run (run.checkpoint_every sets how often one is)"
+        else:
+            where = (
+                f"A resumed run keeps its settings: start a new one from the last good checkpoint, of step "
+                f"{run.checkpoints.step_of(path)}, with --model.name {path} --warmup.data none"
+            )
+        raise TrainingError(f"training step {step}: {error}. {where}") from error

@@ -1,0 +1,99 @@
+"""What does not go together is refused before a model is loaded, with the way out."""
+
+import re
+from typing import Any
+
+import pytest
+from tests.loops.conftest import OneWord
+
+import ragen
+from ragen.algos.advantages import advantages
+from ragen.config import load_config
+from ragen.config.schema import AdvantageConfig
+from ragen.envs import Observation
+from ragen.errors import ConfigError
+from ragen.loops.requirements import used_settings
+from ragen.loops.session import plan_session
+
+
+class Plain(OneWord):
+    """Tells no state."""
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        return Observation("?")
+
+
+BASE: dict[str, Any] = {"eval.episodes": 0, "filter.strategy": "none"}
+REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    *(
+        ({"advantage.name": name, "rollout.members": 1}, ["rollout.members is 1", f"'{name}'", "2 or more", "'gae'"])
+        for name in ("grpo", "dr_grpo", "rloo", "turn_grpo", "gigpo", "pass_at_k", "reinforce_pp_baseline")
+    ),
+    (
+        {"advantage.name": "pass_at_k", "advantage.k": 4, "rollout.members": 4},
+        ["advantage.k is 4", "3 or less", "5 or more"],
+    ),
+    ({"advantage.name": "pass_at_k", "rollout.members": 3}, ["advantage.k is 4", "rollout.members = 3"]),
+    *(
+        (
+            {"advantage.name": name, "loss.kl_in": "reward", "loss.kl_coef": 0.1},
+            ["loss.kl_in is 'reward'", "'gae'", "'rloo'"],
+        )
+        for name in ("grpo", "dr_grpo", "turn_grpo", "gigpo", "pass_at_k", "reinforce_pp_baseline")
+    ),
+    ({"advantage.lam": 0.9}, ["advantage.lam is 0.9", "'grpo' does not use it", "'bi_level_gae' or 'gae'"]),
+    ({"advantage.name": "gae", "advantage.normalize_std": False}, ["advantage.normalize_std is False", "'grpo'"]),
+    ({"advantage.name": "rloo", "advantage.baseline_decay": 0.5}, ["advantage.baseline_decay is 0.5", "'reinforce'"]),
+    ({"optim.critic_warmup_steps": 2}, ["optim.critic_warmup_steps is 2", "'bi_level_gae' or 'gae' or 'vapo'"]),
+    ({"optim.critic": "separate"}, ["optim.critic is separate", "'gae'"]),
+]
+ALLOWED: list[dict[str, Any]] = [
+    {"advantage.name": "gae", "rollout.members": 1, "loss.kl_in": "reward", "loss.kl_coef": 0.1},
+    {"advantage.name": "reinforce", "rollout.members": 1, "advantage.baseline_decay": 0.5},
+    {"advantage.name": "rloo", "loss.kl_in": "reward", "loss.kl_coef": 0.1},
+    {"advantage.name": "grpo", "loss.kl_in": "reward", "loss.kl_coef": 0.0},
+    {"advantage.name": "pass_at_k", "advantage.k": 3, "rollout.members": 4},
+    {"advantage.name": "vapo", "optim.critic": "separate", "optim.critic_warmup_steps": 2},
+    {"advantage.name": "gigpo", "env": "frozen_lake"},
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), REFUSED, ids=str)
+def test_what_a_rule_lacks_or_leaves_unused_is_refused_with_the_way_out(settings: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        plan_session(load_config("bandit-starpo-grpo", BASE | settings), env=None)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("settings", ALLOWED, ids=str)
+def test_what_goes_together_is_taken(settings: dict[str, Any]) -> None:
+    plan_session(load_config("bandit-starpo-grpo", BASE | settings), env=None)
+
+
+def test_gigpo_is_refused_where_the_environment_tells_no_state(tmp_path: Any) -> None:
+    settings = BASE | {"advantage.name": "gigpo", "run.root": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"define anchor\(\).*'turn_grpo'"):
+        ragen.train("bandit-starpo-grpo", settings, env=Plain)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_setting_names_the_rules_that_use_it() -> None:
+    for key, field in AdvantageConfig.model_fields.items():
+        if key != "name":
+            told = re.findall(r"\(([a-z_, ]+)\)$", field.description or "")
+            using = sorted(rule for rule in advantages if key in used_settings(advantages.get(rule)))
+            assert told == [", ".join(using)], key
+
+
+def test_no_rule_has_a_setting_that_cannot_be_set() -> None:
+    for rule in advantages:
+        if advantages.get(rule).compute.__module__.startswith("ragen."):
+            assert set(advantages.get(rule).settings) <= set(AdvantageConfig.model_fields)
+
+
+@pytest.mark.parametrize("name", sorted(advantages))
+def test_another_rule_than_the_preset_s_begins_with_its_own_settings(name: str) -> None:
+    config = load_config("frozen_lake-starpo-s-grpo-tiny", {"advantage.name": name, "eval.episodes": 0})
+    assert config.advantage.normalize_std is (name != "grpo")
+    plan_session(config, env=None)
