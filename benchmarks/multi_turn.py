@@ -61,13 +61,16 @@ def world(given, tokenizer):
     longer = given.turns + 1
     game = SokobanSettings(**budgets, min_moves=longer, max_moves=max(10, longer))
     settings = RolloutConfig(groups=given.groups, members=given.members, max_new_tokens=given.new)
-    sizes = {"groups": given.groups, "members": given.members}
+    groups, members = given.groups, given.members
 
     def make():
         return Scripted(game)
 
     def episodes(step):
-        return training_specs("sokoban", make, seed=0, step=step, **sizes, held_out=frozenset())
+        numbers = range(step * groups, (step + 1) * groups)
+        return training_specs(
+            "sokoban", make, seed=0, first=step * groups, instances=numbers, members=members, held_out=frozenset()
+        )
 
     return settings, build_renderer(tokenizer, settings), build_rules(settings, 1 << 20), make, episodes
 

@@ -48,6 +48,24 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gigpo": {"advantage.name": "gigpo", "rollout.context": "window", "rollout.window": 1},
     "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 3, "optim.warmup_steps": 4},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
+    "resample-replay": {
+        "rollout.resample": 2,
+        "filter.metric": "entropy",
+        "filter.strategy": "top_k",
+        "filter.value": 2,
+        "replay.size": 3,
+        "replay.ratio": 1.0,
+        "optim.learning_rate": 1e-4,
+    },
+    "pool-curriculum-replay-ppo": {
+        "rollout.instances": 5,
+        "rollout.explore": 0.3,
+        "curriculum.stages": [{"env": {"max_turns": 1}, "until": 1}, {"env": {"size": 2}, "advance_at": 0.1}],
+        "curriculum.window": 2,
+        "replay.size": 4,
+        "advantage.name": "gae",
+        "optim.learning_rate": 1e-4,
+    },
 }
 
 
@@ -86,6 +104,10 @@ def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> 
     assert (resumed.steps, len(resumed.history)) == (4, 2)  # E2, E4: the later steps only
     assert len(recorded(straight.run)) == 4
     assert any(row["rollout/return_std"] > 0 for row in recorded(straight.run))  # there was something to learn from
+    if "replay.size" in more:
+        assert all(row["replay/groups"] > 0 for row in recorded(resumed.run)[2:])
+    if "curriculum.stages" in more:
+        assert len({row["rollout/stage"] for row in recorded(resumed.run)}) > 1
     assert_same_run(straight.run, resumed.run)
 
 

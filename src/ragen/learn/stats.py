@@ -9,9 +9,9 @@ from math import isfinite
 class UpdateStats:
     """Numbers of one update; `ragen.metrics.METRICS` defines each under ``update/<name>``. None = does not apply.
 
-    Means over optimiser steps (None when none was taken), except ``mismatch_*`` and ``explained_variance`` (taken before the
-    update over all sampled tokens) and ``learning_rate`` (of the last step). ``non_finite`` counts steps left out for
-    non-finite numbers. ``rule`` are the means that the policy loss itself reports, by name.
+    Means over optimiser steps (None when none was taken), except ``mismatch_*``, ``replay_*`` and ``explained_variance``
+    (taken before the update) and ``learning_rate`` (of the last step). ``non_finite`` counts steps left out for non-finite
+    numbers. ``rule`` are the means that the policy loss itself reports, by name.
     """
 
     loss: float | None
@@ -26,6 +26,9 @@ class UpdateStats:
     value_loss: float | None = None
     explained_variance: float | None = None
     kl: float | None = None
+    replay_ratio_mean: float | None = None
+    replay_ratio_max: float | None = None
+    replay_ess: float | None = None
     sft_loss: float | None = None
     sft_coef: float | None = None
     sft_rows: int | None = None

@@ -29,6 +29,7 @@ from ragen.learn.preferences import Lesson
 class Tables:
     """(R, T) numbers the loss reads; ``old_*`` are the learner's before its first step, filled in before they are read.
 
+    In rows marked in ``recorded`` (R,) the ratio's base is ``behaviour`` in place of ``old_logprobs``.
     ``further`` are arrays by the names under which policy losses ask for them; ``coupled``: the policy loss does not add up
     over micro-batches.
     """
@@ -39,6 +40,7 @@ class Tables:
     behaviour: Tensor
     old_logprobs: Tensor
     old_values: Tensor
+    recorded: Tensor
     further: Mapping[str, Tensor]
     coupled: bool
 
@@ -73,8 +75,10 @@ def make_tables(
     learned: Lesson,
     *,
     with_values: bool = True,
+    recorded: Tensor | None = None,
 ) -> Tables:
-    """The tables of an update, for a critic's value loss too unless ``with_values`` is False.
+    """The tables of an update, for a critic's value loss too unless ``with_values`` is False; no row is ``recorded`` by
+    default.
 
     Raises ValueError where the loss lacks something it needs.
     """
@@ -93,6 +97,7 @@ def make_tables(
         batch.behaviour_logprobs,
         empty,
         empty.clone(),
+        torch.zeros(len(batch.ids), dtype=torch.bool) if recorded is None else recorded,
         learned.tables,
         coupled=_coupled(rule, batch, loss),
     )
@@ -171,23 +176,23 @@ def _policy_terms(
     place = torch.cat([micro.rows for micro in micros]), torch.cat([micro.columns for micro in micros])
     rule = losses.get(loss.name)
     weights = mini.weights[place]
+    old = torch.where(tables.recorded[place[0]], tables.behaviour[place], tables.old_logprobs[place])
     means = {}
     if loss.tis_cap is not None:
         used = weights != 0
-        factor = truncated_ratio(tables.old_logprobs[place], tables.behaviour[place], used, loss.tis_cap)
+        factor = truncated_ratio(old, tables.behaviour[place], used, loss.tis_cap)
         means = {
             "tis_factor": weighted_mean(factor, used.float()),
             "tis_capped": weighted_mean(factor == loss.tis_cap, used.float()),
         }
         weights = weights * factor
     named = {
-        "old_logprobs": tables.old_logprobs,
         "advantages": tables.advantages,
         **({} if tables.reference is None else {"reference_logprobs": tables.reference}),
         **tables.further,
     }
     arrays = {name: table[place].to(policy.device) for name, table in named.items() if name in rule.needs}
-    arrays |= {name: value.to(policy.device) for name, value in mini.shared.items()}
+    arrays |= {name: value.to(policy.device) for name, value in {**mini.shared, "old_logprobs": old}.items()}
     terms = rule(arrays | {"logprobs": logprobs, "weights": weights.to(policy.device)}, loss.own)
     return LossTerms(terms.loss, {**terms.means, **means})
 

@@ -1,6 +1,7 @@
 """The update: k passes over a collected batch, in mini-batches of E trajectories (arXiv 2504.20073, StarPO).
 
-π_old is the learner itself before the first optimiser step. The first mini-batch takes it from its own forward pass, the
+π_old is the learner itself before the first optimiser step; in rows of older policies (replay) it is the recorded behaviour
+policy. The first mini-batch takes it from its own forward pass, the
 others from a pass before it with the same micro-batches, so every ratio is exactly 1 until the first step. All segments of
 a trajectory share a mini-batch, and token weights are those of the mini-batch, so the split into micro-batches does not
 matter.
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ragen.algos.credit import Credit
+from ragen.algos.importance import ratio_summary
 from ragen.algos.losses import explained_variance, losses
 from ragen.learn.batch import Batch
 from ragen.learn.imitation import Imitation
@@ -42,6 +44,7 @@ def update(
     trajectory_weights: Tensor | None = None,
     reference: Tensor | None = None,
     imitation: Imitation | None = None,
+    recorded: Tensor | None = None,
     critic_only: bool = False,
 ) -> UpdateStats:
     """Run ``online_k`` passes of ⌈M / E⌉ optimiser steps over the batch's M trajectories, E = ``trajectories``.
@@ -50,14 +53,15 @@ def update(
     ``microbatch_tokens`` bounds the processed tokens of a forward pass and changes results by rounding only. ``credit`` has
     value targets for a policy with a critic; ``trajectory_weights`` (M,) multiply the loss of each trajectory (soft filter);
     ``reference`` (R, T) are the reference's log-probabilities, for ``loss.kl_coef`` > 0 and losses that need them; each pass
-    goes over ``imitation`` once; ``critic_only`` leaves the policy as it is (VAPO's critic warm-up, arXiv 2504.05118).
+    goes over ``imitation`` once; ``recorded`` (R,) bool marks rows of older policies, whose π_old is the behaviour policy as
+    recorded; ``critic_only`` leaves the policy as it is (VAPO's critic warm-up, arXiv 2504.05118).
 
     Raises:
         ValueError: a KL term or a loss without the reference it needs, or a critic without value targets.
         TrainingError: non-finite numbers three steps in a row.
     """
     learned = lesson(batch, losses.get(loss.name), loss.preferences, ratio_unit=loss.ratio_unit)
-    tables = make_tables(policy, batch, credit, loss, reference, learned)
+    tables = make_tables(policy, batch, credit, loss, reference, learned, recorded=recorded)
     sums: dict[str, list[float]] = defaultdict(list)
     non_finite = 0
     with policy.training_mode():
@@ -120,7 +124,9 @@ def _stats(
     imitation: Imitation | None,
 ) -> UpdateStats:
     means = {name: float(np.mean(values)) for name, values in sums.items()}
-    mismatch = (tables.old_logprobs - batch.behaviour_logprobs)[learned.trained].abs()
+    moved, recorded = tables.old_logprobs - batch.behaviour_logprobs, tables.recorded[:, None]
+    mismatch = moved[learned.trained & ~recorded].abs()
+    replay = ratio_summary(moved[learned.trained & recorded])
     explained = None if tables.targets is None else float(explained_variance(tables.old_values, tables.targets, batch.mask))
     own = ("loss", "policy_loss", "entropy", "grad_norm", "value_loss", "kl", "sft_loss")
     return UpdateStats(
@@ -131,6 +137,9 @@ def _stats(
         optimizer_steps=len(sums["loss"]),
         non_finite=non_finite,
         explained_variance=explained,
+        replay_ratio_mean=replay.get("mean"),
+        replay_ratio_max=replay.get("max"),
+        replay_ess=replay.get("ess"),
         sft_coef=None if imitation is None else imitation.coef,
         sft_rows=None if imitation is None else len(imitation.batch.lengths),
         rule={name: value for name, value in means.items() if name not in own},

@@ -13,9 +13,9 @@ from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
 from ragen.config.schema import Config
 from ragen.envs import Environment
-from ragen.errors import CheckpointError
+from ragen.errors import CheckpointError, ConfigError
 from ragen.learn.batch import Batch
-from ragen.learn.checkpoint import load_state, save_state, stored_extra
+from ragen.learn.checkpoint import load_state, save_state
 from ragen.learn.imitation import Imitation
 from ragen.learn.lora import Lora, require_peft
 from ragen.learn.loss_settings import LossSettings
@@ -25,7 +25,7 @@ from ragen.learn.preferences import Preferences
 from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
 from ragen.learn.update import update
-from ragen.loops.carried import Carried
+from ragen.loops.carried import Carried, read_carried
 from ragen.loops.compose import Agent, World, build_agent, build_rules, build_shaping, build_world
 from ragen.loops.demonstrations import check_oracle, mixed_in, mixed_specs
 from ragen.loops.loss_checks import check_loss, needs_reference
@@ -36,6 +36,7 @@ from ragen.models.load import load_model
 from ragen.models.memory import Activations, check_memory, memory_estimate, model_size
 from ragen.models.resolve import resolve_model
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
+from ragen.rollout.pool import visited
 from ragen.rollout.runner import EnvironmentFactory, Rules
 from ragen.rollout.shaping import Shaping
 from ragen.runs.directory import RunDirectory
@@ -48,7 +49,8 @@ LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: ab
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The parts of a run. ``held_out`` are content keys of evaluation instances; ``others`` further evaluation worlds.
+    """The parts of a run. ``held_out`` are content keys of evaluation instances; ``others`` further evaluation worlds;
+    ``stages`` the worlds of a curriculum, before the run's own.
 
     ``config`` is the run's, changed by its rollbacks; ``start`` is the number of steps already done, ``carried`` what the
     last of them handed on.
@@ -57,6 +59,7 @@ class Session:
     config: Config
     run: RunDirectory
     world: World
+    stages: tuple[World, ...]
     others: tuple[World, ...]
     agent: Agent
     policy: Policy
@@ -113,9 +116,13 @@ class Session:
         reference: Tensor | None,
         weights: Tensor,
         imitation: Imitation | None,
+        recorded: Tensor | None,
         step: int,
     ) -> UpdateStats:
-        """The update of training step ``step`` (from 0); ``weights`` (M,) are those of the trajectories."""
+        """The update of training step ``step`` (from 0).
+
+        ``weights`` (M,) are those of the trajectories; ``recorded`` (R,) marks the rows of older policies.
+        """
         optim = self.config.optim
         return update(
             self.policy,
@@ -130,6 +137,7 @@ class Session:
             trajectory_weights=weights,
             reference=reference,
             imitation=imitation,
+            recorded=recorded,
             critic_only=step < optim.critic_warmup_steps,
         )
 
@@ -139,6 +147,7 @@ class Session:
 
         def write(folder: Path) -> None:
             save_state(folder, self.policy, self.optimizer, self.agent.tokenizer, extra)
+            carried.write_replay(folder)
             write_settings(folder, self.run.config)
 
         return self.run.checkpoints.save(step, write)
@@ -152,7 +161,7 @@ class Session:
         config = after_rollbacks(self.run.config, rollbacks)
         optimizer = _optimizer(self.policy, config)
         checkpoint = self.run.checkpoints.path(step)
-        carried = replace(_carried(checkpoint, step), rollbacks=rollbacks)
+        carried = replace(read_carried(checkpoint, step), rollbacks=rollbacks)
         load_state(checkpoint, self.policy, optimizer)
         session = replace(self, config=config, optimizer=optimizer, start=step, carried=carried)
         self.run.checkpoints.drop_after(step)
@@ -208,6 +217,7 @@ class Plan:
 
     config: Config
     world: World
+    stages: tuple[World, ...]
     others: tuple[World, ...]
     estimator: AdvantageEstimator
     shaping: Shaping
@@ -227,20 +237,30 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     if config.model.lora.rank:
         require_peft()
     world = build_world(config.env, env)
+    stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     check_loss(config)
     check_oracle(config, world)
     check_rule(config, estimator, world.make)
     shaping = build_shaping(config.reward, world)
-    return Plan(config, world, others, estimator, shaping, held_out_contents(config, (world, *others)))
+    return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))
+
+
+def stage_world(config: Config, number: int, env: type[Environment] | EnvironmentFactory | None) -> World:
+    """The world of a curriculum's stage ``number`` (from 0): the run's own with the stage's settings on top."""
+    try:
+        return build_world({**config.env, **config.curriculum.stages[number].env}, env)
+    except ConfigError as error:
+        raise ConfigError(f"curriculum.stages, stage {number + 1}: {error}") from None
 
 
 def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint | None = None) -> Session:
     """Load and (where asked) warm up the model, then begin the run in ``place``, or go on with it from ``point``."""
     config, estimator = plan.config, plan.estimator
+    start, carried = (0, Carried()) if point is None else (point.step, read_carried(point.checkpoint, point.step))
     if point is not None:
-        _check_held_out(plan, point)
+        _check_held_out(plan, point.trained, carried, point.step)
     listener.on_start(config, place)
     # adapters and the reference belong to the model RL began with; anything else is whole in the checkpoint
     from_start = point is None or config.model.lora.rank > 0 or needs_reference(config)
@@ -252,7 +272,6 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     listener.on_message(f"device {agent.device} · {dtype} · {threads} thread{'s' if threads > 1 else ''}")
     policy = _policy(agent, config, estimator)
     reference = Reference(policy) if needs_reference(config) else None
-    start, carried = (0, Carried()) if point is None else (point.step, _carried(point.checkpoint, point.step))
     optimizer = _optimizer(policy, after_rollbacks(config, carried.rollbacks))
     run = RunDirectory.create(config, place) if point is None else _restored(point, policy, optimizer)
     agent.sampler.load(policy.model.state_dict(), version=start)
@@ -263,6 +282,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         config=after_rollbacks(run.config, carried.rollbacks),
         run=run,
         world=plan.world,
+        stages=plan.stages,
         others=plan.others,
         agent=agent,
         policy=policy,
@@ -287,27 +307,21 @@ def held_out_contents(config: Config, worlds: Sequence[World]) -> frozenset[str]
     return frozenset().union(*(contents(world.make, specs) for world in worlds))
 
 
-def _check_held_out(plan: Plan, point: ResumePoint) -> None:
-    """With other evaluation settings than before, nothing trained already may be among the evaluation instances."""
-    trained = point.trained
+def _check_held_out(plan: Plan, trained: Config, carried: Carried, steps: int) -> None:
+    """With other evaluation settings than before, nothing of the ``steps`` done may be among the evaluation instances."""
     if not plan.held_out or trained.eval == plan.config.eval:
         return
     before = held_out_contents(trained, (plan.world, *(build_world({"name": name}) for name in trained.eval.also)))
-    specs = [
-        spec
-        for step in range(point.step)
-        for spec in training_specs(
-            plan.world.name,
-            plan.world.make,
-            seed=trained.seed,
-            step=step,
-            groups=trained.rollout.groups,
-            members=1,
-            held_out=before,
+    pool = visited(trained.seed, trained.rollout.instances, carried.cursor)
+    seen: set[str] = set()
+    for world, groups in zip((*plan.stages, plan.world), carried.spans(), strict=False):
+        instances = (pool if groups else ()) if trained.rollout.instances else groups
+        specs = training_specs(
+            world.name, world.make, seed=trained.seed, first=0, instances=instances, members=1, held_out=before
         )
-    ]
-    specs += [spec for step in range(point.step) for spec in mixed_specs(trained, plan.world.name, step)]
-    seen = (contents(plan.world.make, specs) - before) & plan.held_out
+        seen |= contents(world.make, specs) & plan.held_out
+    shown = [spec for step in range(steps) for spec in mixed_specs(trained, plan.world.name, step)]
+    seen |= (contents(plan.world.make, shown) - before) & plan.held_out
     if seen:
         raise CheckpointError(
             f"with eval.episodes {plan.config.eval.episodes}, eval.seed {plan.config.eval.seed} and eval.also "
@@ -341,18 +355,6 @@ def _optimizer(policy: Policy, config: Config) -> Optimizer:
         warmup_steps=optim.warmup_steps,
         grad_clip=optim.grad_clip,
     )
-
-
-def _carried(checkpoint: Path, step: int) -> Carried:
-    extra = stored_extra(checkpoint)
-    if extra.get("step") != step:
-        raise CheckpointError(f"checkpoint {checkpoint} does not say after which step it was written; use an earlier one")
-    try:
-        return Carried.restored(extra["carried"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"checkpoint {checkpoint} does not hold what a step hands to the next ({error}); use an earlier one"
-        ) from None
 
 
 def _restored(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> RunDirectory:
