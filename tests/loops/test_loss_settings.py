@@ -16,7 +16,8 @@ from ragen.envs.bandit import Bandit
 from ragen.errors import ConfigError
 from ragen.loops.demonstrations import imitation_coef, mixed_specs
 from ragen.loops.loss_checks import check_loss, needs_reference
-from ragen.loops.session import loss_settings, plan_session
+from ragen.loops.plan import plan_session
+from ragen.loops.session import loss_settings
 
 
 def config(**overrides: Any) -> Config:

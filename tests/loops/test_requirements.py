@@ -12,8 +12,8 @@ from ragen.config import load_config
 from ragen.config.schema import AdvantageConfig
 from ragen.envs import Observation
 from ragen.errors import ConfigError
+from ragen.loops.plan import plan_session
 from ragen.loops.requirements import used_settings
-from ragen.loops.session import plan_session
 
 
 class Plain(OneWord):
