@@ -99,9 +99,10 @@ def ours(given, path):
 
     from ragen.algos.advantages import grpo
     from ragen.learn.batch import collate
+    from ragen.learn.loss_settings import LossSettings
     from ragen.learn.optimizer import Optimizer
     from ragen.learn.policy import Policy
-    from ragen.learn.update import LossSettings, update
+    from ragen.learn.update import update
     from ragen.loops.compose import training_params
     from ragen.models.allocator import trim
     from ragen.models.load import load_model, load_tokenizer

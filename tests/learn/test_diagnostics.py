@@ -10,9 +10,10 @@ from ragen.algos.advantages import grpo
 from ragen.algos.reduce import token_weights
 from ragen.learn.batch import collate
 from ragen.learn.likelihood import cross_likelihood
+from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
-from ragen.learn.update import LossSettings, policy_gradient_norm
+from ragen.learn.update import policy_gradient_norm
 
 PROMPTS = ((1, 5, 9, 4), (1, 5, 9, 7, 3), (1, 8))
 REPLIES = ((11, 12, 13), (11, 20), (30,), (6, 6, 6, 6, 6))
@@ -59,7 +60,7 @@ def test_the_gradient_norm_of_some_groups_equals_autograd_and_touches_nothing(
 ) -> None:
     """At ρ = 1 the gradient of the clipped surrogate is that of −Σ w A log π."""
     batch = collate(make_groups(groups=4), pad_id=0)
-    credit = grpo(batch.rewards, batch.mask, batch.turn_ids, batch.trajectory, batch.group)
+    credit = grpo(batch.rewards, batch.mask, batch.trajectory, batch.group)
     rows = (batch.group == 1) | (batch.group == 3)
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0, critic=critic)
     optimizer = Optimizer(policy, learning_rate=0.1)
@@ -85,7 +86,7 @@ def test_the_gradient_norm_of_some_groups_equals_autograd_and_touches_nothing(
 def test_flat_groups_ask_for_nothing_and_no_rows_neither(make_model: Any, make_groups: Any) -> None:
     batch = collate(make_groups(), pad_id=0)
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
-    flat = grpo(torch.zeros_like(batch.rewards), batch.mask, batch.turn_ids, batch.trajectory, batch.group)
+    flat = grpo(torch.zeros_like(batch.rewards), batch.mask, batch.trajectory, batch.group)
     given = {"loss": LossSettings(), "microbatch_tokens": 100}
     assert policy_gradient_norm(policy, batch, flat, batch.group == 0, **given) == 0.0
     assert policy_gradient_norm(policy, batch, flat, batch.group == 99, **given) == 0.0

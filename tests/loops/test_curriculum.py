@@ -8,7 +8,7 @@ from ragen.config.settings import validated
 from ragen.errors import ConfigError
 from ragen.loops.carried import Carried
 from ragen.loops.curriculum import next_stage
-from ragen.loops.session import plan_session
+from ragen.loops.plan import plan_session
 
 EASY = {"size": 2}
 LAKE = {"preset": "frozen_lake-starpo-grpo", "eval.episodes": 0}

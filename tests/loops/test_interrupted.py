@@ -13,10 +13,10 @@ import ragen
 from ragen.config import load_config
 from ragen.envs import Observation
 from ragen.errors import CheckpointError
-from ragen.loops import session
+from ragen.loops import plan as planning
 from ragen.loops import train as loop
 from ragen.loops.carried import Carried
-from ragen.loops.session import plan_session
+from ragen.loops.plan import plan_session
 from ragen.runs.directory import RunDirectory, stored_config
 from ragen.runs.events import plain
 from ragen.runs.listener import Silent
@@ -168,13 +168,13 @@ def test_b9_instances_of_a_pool_count_once_they_were_met(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: Carried
 ) -> None:
     asked: list[list[int]] = []
-    honest = session.training_specs
+    honest = planning.training_specs
 
     def spy(*args: Any, **named: Any) -> Any:
         asked.append(list(named["instances"]))
         return honest(*args, **named)
 
-    monkeypatch.setattr(session, "training_specs", spy)
+    monkeypatch.setattr(planning, "training_specs", spy)
     sections = {"rollout": {"instances": 8}, "eval": {"episodes": 1}, "steps": 9}
     trained, changed = (
         load_config({"preset": "bandit-starpo-grpo", **sections}, words) for words in ((), ("--eval.episodes=9",))

@@ -108,7 +108,7 @@ class FilterConfig(Settings):
 class AdvantageConfig(Settings):
     """Credit assignment. The rules that use a setting stand in brackets; another rule refuses a changed one."""
 
-    name: str = Field("grpo", description="advantage rule: see docs/rules/")
+    name: str = Field("grpo", description="advantage rule: see docs/rules/; none = for losses without advantages")
     gamma: float = Field(1.0, ge=0, le=1, description="γ a sampled token (bi_level_gae, gae, reinforce_pp, vapo)")
     lam: float = Field(1.0, ge=0, le=1, description="λ a sampled token (bi_level_gae, gae)")
     gamma_turn: float = Field(1.0, ge=0, le=1, description="γ a turn (bi_level_gae, gigpo)")
@@ -130,9 +130,34 @@ class AdvantageConfig(Settings):
 class LossConfig(Settings):
     """The objective of the update."""
 
-    name: str = Field("ppo_clip", description="policy loss: ppo_clip")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low")
-    clip_high: float = Field(0.2, gt=0, description="ε_high")
+    name: str = Field(
+        "ppo_clip",
+        description="policy loss: ppo_clip, pg, cispo, gspo, gmpo; without advantages: dpo, step_dpo, kto, sft",
+    )
+    clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low (gmpo: of log ρ)")
+    clip_high: float = Field(0.2, gt=0, description="ε_high (gmpo: of log ρ)")
+    dual_clip: float | None = Field(None, gt=1, description="ppo_clip: largest ρ that counts where A < 0; null = off")
+    ratio_unit: Literal["trajectory", "turn"] = Field("trajectory", description="gspo, gmpo: what has one ratio")
+    tis_cap: float | None = Field(
+        None, gt=0, description="weigh tokens by min(π_old / π_sampler, this): truncated importance sampling; null = off"
+    )
+    beta: float = Field(0.1, gt=0, le=COEF, description="dpo, step_dpo, kto: β, the pull to the reference")
+    pairing: Literal["best-worst", "all"] = Field(
+        "best-worst", description="dpo, step_dpo: one pair a group (a shared history), or every two of unequal return"
+    )
+    pair_margin: float = Field(0.0, ge=0, description="dpo, step_dpo: a pair's returns differ by more than this")
+    return_threshold: float | None = Field(
+        None, description="kto, sft: good trajectories have a return above this; null = above the group's mean"
+    )
+    good_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of good trajectories")
+    bad_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of bad trajectories")
+    sft_coef: float = Field(
+        0.0, ge=0, le=1, description="μ: share of the loss on demonstrations of best play, mixed into RL (CHORD); 0 = none"
+    )
+    sft_coef_end: float = Field(0.0, ge=0, le=1, description="μ after sft_decay_steps")
+    sft_decay_steps: int = Field(0, ge=0, description="training steps in which μ goes there; 0 = it stays at sft_coef")
+    sft_weighting: Literal["uniform", "phi"] = Field("uniform", description="demonstrated tokens count alike or by p(1 − p)")
+    sft_demonstrations: int = Field(32, ge=1, description="demonstration episodes a training step")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
         "trajectory-mean",
         description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant",

@@ -15,6 +15,7 @@ from ragen.algos.uncertainty import Members
 from ragen.config.schema import Config
 from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
+from ragen.learn.imitation import Imitation
 from ragen.loops.carried import Carried
 from ragen.loops.curriculum import next_stage
 from ragen.loops.diagnostics import diagnose
@@ -50,12 +51,14 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     if s.config.diagnostics.every and step % s.config.diagnostics.every == 0:
         metrics |= diagnose(s, collection.groups, carried)
     selection = filter_groups(gathered.candidates, s.config)
-    kept = [gathered.candidates[i] for i in selection.kept]
+    kept, weights = [gathered.candidates[i] for i in selection.kept], selection.weights
     old = replayed(carried.replay, s.config.replay, fresh=len(kept), step=step, seed=s.config.seed)
     metrics |= filter_metrics(len(kept), gathered) | replay_metrics(old, kept, s.config.replay, step=step)
-    carried, turn_advantages = gathered.carried, TurnAdvantages()
+    carried, turn_advantages, imitation = gathered.carried, TurnAdvantages(), s.imitation(step)
+    if imitation is not None and not kept:  # no advantage says anything: the demonstrations alone teach
+        kept, weights = list(gathered.candidates), np.ones(len(gathered.candidates))
     if kept:
-        learnt = learn(s, step, kept, selection.weights, old, carried)
+        learnt = learn(s, step, kept, weights, imitation, old, carried)
         metrics |= learnt.metrics
         turn_advantages, carried = learnt.turn_advantages, learnt.carried
     else:
@@ -120,7 +123,13 @@ class Learnt:
 
 
 def learn(
-    s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64], old: Sequence[Group], carried: Carried
+    s: Session,
+    step: int,
+    kept: Sequence[Group],
+    weights: NDArray[np.float64],
+    imitation: Imitation | None,
+    old: Sequence[Group],
+    carried: Carried,
 ) -> Learnt:
     """Credit, then the update, of the ``kept`` groups and of replayed ``old`` ones (of weight 1)."""
     batch = collate((*kept, *old), s.agent.tokenizer.pad_token_id)
@@ -129,7 +138,7 @@ def learn(
     each = [w for group, w in zip(kept, weights, strict=True) for _ in group.trajectories]
     each += [1.0 for group in old for _ in group.trajectories]
     recorded = batch.group >= len(kept) if old else None
-    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), recorded, step)
+    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), imitation, recorded, step)
     metrics = dict(stats.metrics()) | credit_metrics(credit.advantages, batch.mask)
     if "baseline" in s.estimator.needs:
         metrics["credit/baseline"] = carried.mean_return

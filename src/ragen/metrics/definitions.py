@@ -49,7 +49,17 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "update/loss": "policy loss with entropy bonus, KL and value terms, mean over optimiser steps",
         "update/policy_loss": "policy loss alone, mean over optimiser steps",
         "update/clip_low": "share of tokens (weighted as in the loss) whose gradient the lower clip removed",
-        "update/clip_high": "share of tokens (weighted as in the loss) whose gradient the upper clip removed",
+        "update/clip_high": "share of tokens (weighted as in the loss) whose gradient the upper clip removed; with cispo: "
+        "whose ratio it capped",
+        "update/clip_dual": "share of tokens (weighted as in the loss) whose gradient the dual clip removed",
+        "update/tis_factor": "mean of min(π_old / π_sampler, loss.tis_cap) over trained tokens",
+        "update/tis_capped": "share of trained tokens at which loss.tis_cap binds",
+        "update/preference_accuracy": "share of pairs (kto: of labelled trajectories) that the policy, measured by the "
+        "reference, ranks as their returns do",
+        "update/preference_margin": "mean of β(h_better − h_worse), h = Σ log π − log π_ref (kto: ±β(h − z))",
+        "update/sft_loss": "mean −log π (nats a token, weighted as loss.sft_weighting says) of the demonstrations mixed in",
+        "update/sft_coef": "μ, the share of the demonstrations' loss; the rest of the loss counts 1 − μ",
+        "update/sft_rows": "demonstrated rows mixed in in this training step",
         "update/kl": "estimated KL divergence (nats a token) from the reference policy; only with a KL term",
         "update/mismatch_mean": "mean |learner − sampler| log-probability over fresh sampled tokens, before the update",
         "update/mismatch_max": "largest |learner − sampler| log-probability over fresh sampled tokens, before the update",
