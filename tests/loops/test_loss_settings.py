@@ -58,6 +58,11 @@ def with_loss(name: str, **more: Any) -> Config:
             {"loss.sft_coef": 0.1, "loss.sft_demonstrations": 1, "optim.trajectories": 32},
             r"up to 4 optimiser steps.*4 or more",
         ),
+        (
+            {"loss.sft_coef": 0.1, "loss.sft_demonstrations": 4, "optim.trajectories": 32, "replay.size": 8},
+            r"up to 6 optimiser steps.*6 or more",
+        ),
+        ({"loss.name": "pg", "replay.size": 8}, r"replay\.size is 8.*no ratio.*use 'cispo' or .*'ppo_clip'$"),
         ({"loss.name": "dpo", "advantage.name": "none", "loss.sft_coef": 0.1}, r"set loss\.sft_coef and sft_coef_end to 0"),
         ({"loss.beta": 0.3}, r"set loss\.name to 'dpo' or 'kto' or 'step_dpo'$"),
         ({"loss.name": "sft", "advantage.name": "none", "loss.pairing": "all"}, r"set loss\.name to 'dpo' or 'step_dpo'$"),
