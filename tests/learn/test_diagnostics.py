@@ -59,7 +59,7 @@ def test_the_gradient_norm_of_some_groups_equals_autograd_and_touches_nothing(
 ) -> None:
     """At ρ = 1 the gradient of the clipped surrogate is that of −Σ w A log π."""
     batch = collate(make_groups(groups=4), pad_id=0)
-    credit = grpo(batch.rewards, batch.mask, batch.turn_ids, batch.trajectory, batch.group)
+    credit = grpo(batch.rewards, batch.mask, batch.trajectory, batch.group)
     rows = (batch.group == 1) | (batch.group == 3)
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0, critic=critic)
     optimizer = Optimizer(policy, learning_rate=0.1)
@@ -85,7 +85,7 @@ def test_the_gradient_norm_of_some_groups_equals_autograd_and_touches_nothing(
 def test_flat_groups_ask_for_nothing_and_no_rows_neither(make_model: Any, make_groups: Any) -> None:
     batch = collate(make_groups(), pad_id=0)
     policy = Policy(make_model(), dtype=torch.float32, pad_id=0)
-    flat = grpo(torch.zeros_like(batch.rewards), batch.mask, batch.turn_ids, batch.trajectory, batch.group)
+    flat = grpo(torch.zeros_like(batch.rewards), batch.mask, batch.trajectory, batch.group)
     given = {"loss": LossSettings(), "microbatch_tokens": 100}
     assert policy_gradient_norm(policy, batch, flat, batch.group == 0, **given) == 0.0
     assert policy_gradient_norm(policy, batch, flat, batch.group == 99, **given) == 0.0
