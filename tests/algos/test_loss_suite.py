@@ -51,7 +51,7 @@ def means(terms: LossTerms) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds, filler=st.sampled_from([math.nan, math.inf, 1e6, -1e6]))
 def test_b11_d1_off_mask_values_change_neither_loss_nor_gradient(name: str, seed: int, filler: float) -> None:
     mask, new, old, advantages, weights = sample(seed)
@@ -64,7 +64,7 @@ def test_b11_d1_off_mask_values_change_neither_loss_nor_gradient(name: str, seed
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds, mode=st.sampled_from(MODES), order=st.permutations(range(5)), padding=st.integers(0, 3))
 def test_m2_row_order_padding_and_split_change_nothing(
     name: str, seed: int, mode: str, order: list[int], padding: int
@@ -85,7 +85,7 @@ def test_m2_row_order_padding_and_split_change_nothing(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_m5_at_ratio_one_it_is_the_policy_gradient_and_nothing_is_clipped(name: str, seed: int) -> None:
     mask, _, old, advantages, weights = sample(seed)

@@ -77,7 +77,7 @@ def test_equal_replies_make_no_pair() -> None:
     assert preference_pairs(values, alike, pairing="best-worst", contents=contents).tolist() == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=12), st.floats(0, 2))
 def test_all_pairs_are_those_of_the_double_loop_and_the_best_worst_ones_are_among_them(
     units: list[tuple[int, int]], margin: float
@@ -163,7 +163,7 @@ def test_sft_is_the_mean_negative_log_probability_of_what_is_chosen() -> None:
     assert gradient_of(terms, leaf) == [[-0.5, -0.5, 0.0], [0.0, 0.0, 0.0]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     name=st.sampled_from(["dpo", "step_dpo", "kto", "sft"]), seed=st.integers(0, 2**32 - 1), order=st.permutations(range(5))
 )

@@ -216,7 +216,7 @@ def _refuse(draw: Draw, slots: Sequence[int], alive: NDArray[np.bool_], version:
     if bad:
         raise TrainingError(
             f"the model gave NaN or infinite logits for slot {bad[0]} ({len(bad)} of {int(alive.sum())} rows, weights of "
-            f"version {version}): its weights are broken. Lower the learning rate"
+            f"version {version}): its weights are broken. Go back to the last checkpoint with a lower learning rate"
         )
 
 

@@ -27,8 +27,8 @@ def imitation_loss(logprobs: Tensor, weights: Tensor, weighting: Weighting) -> T
 def linear_schedule(step: int, start: float, end: float, steps: int) -> float:
     """From ``start`` at step 0 to ``end`` at ``steps`` in a straight line, then ``end``; ``start`` throughout if steps is 0.
 
-    >>> [linear_schedule(step, 0.9, 0.1, 4) for step in (0, 1, 4, 9)]
-    [0.9, 0.7, 0.1, 0.1]
+    >>> [linear_schedule(step, 0.75, 0.25, 4) for step in (0, 1, 4, 9)]
+    [0.75, 0.625, 0.25, 0.25]
     """
     if steps == 0:
         return start
