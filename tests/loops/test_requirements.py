@@ -94,7 +94,6 @@ def test_no_rule_has_a_setting_that_cannot_be_set() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(advantages) - {"none"}))
 def test_another_rule_than_the_preset_s_begins_with_its_own_settings(name: str) -> None:
-    loss = "sft" if name == "none" else "ppo_clip"
-    config = load_config("frozen_lake-starpo-s-grpo-tiny", {"advantage.name": name, "loss.name": loss, "eval.episodes": 0})
+    config = load_config("frozen_lake-starpo-s-grpo-tiny", {"advantage.name": name, "eval.episodes": 0})
     assert config.advantage.normalize_std is (name != "grpo")
     plan_session(config, env=None)
