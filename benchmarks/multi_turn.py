@@ -61,13 +61,16 @@ def world(given, tokenizer):
     longer = given.turns + 1
     game = SokobanSettings(**budgets, min_moves=longer, max_moves=max(10, longer))
     settings = RolloutConfig(groups=given.groups, members=given.members, max_new_tokens=given.new)
-    sizes = {"groups": given.groups, "members": given.members}
+    groups, members = given.groups, given.members
 
     def make():
         return Scripted(game)
 
     def episodes(step):
-        return training_specs("sokoban", make, seed=0, step=step, **sizes, held_out=frozenset())
+        numbers = range(step * groups, (step + 1) * groups)
+        return training_specs(
+            "sokoban", make, seed=0, first=step * groups, instances=numbers, members=members, held_out=frozenset()
+        )
 
     return settings, build_renderer(tokenizer, settings), build_rules(settings, 1 << 20), make, episodes
 
@@ -96,9 +99,10 @@ def ours(given, path):
 
     from ragen.algos.advantages import grpo
     from ragen.learn.batch import collate
+    from ragen.learn.loss_settings import LossSettings
     from ragen.learn.optimizer import Optimizer
     from ragen.learn.policy import Policy
-    from ragen.learn.update import LossSettings, update
+    from ragen.learn.update import update
     from ragen.loops.compose import training_params
     from ragen.models.allocator import trim
     from ragen.models.load import load_model, load_tokenizer

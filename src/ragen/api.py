@@ -15,7 +15,7 @@ from ragen.envs.locate import name_of
 from ragen.errors import CheckpointError, ConfigError, ModelError
 from ragen.loops.compose import World, build_agent, build_world
 from ragen.loops.evaluate import evaluate_agent
-from ragen.loops.session import held_out_contents
+from ragen.loops.plan import held_out_contents
 from ragen.loops.train import TrainResult
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport

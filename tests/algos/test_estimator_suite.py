@@ -17,6 +17,7 @@ NAMES = advantages.names()
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "grpo": [{}, {"normalize_std": False}],
     "dr_grpo": [{}],
+    "none": [{}],
     "rloo": [{}],
     "reinforce": [{}],
     "reinforce_pp": [{}, {"gamma": 0.9}],
@@ -117,7 +118,7 @@ def test_the_suite_knows_the_registered_estimators() -> None:
 
 
 @every_estimator
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=batches())
 def test_credit_is_exactly_zero_off_the_mask_and_finite_on_it(name: str, options: dict[str, Any], rows: Rows) -> None:
     got = credit(advantages.get(name), rows, options)
@@ -129,7 +130,7 @@ def test_credit_is_exactly_zero_off_the_mask_and_finite_on_it(name: str, options
 
 
 @every_estimator
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=batches())
 def test_b10_b11_what_stands_off_the_mask_changes_nothing(name: str, options: dict[str, Any], rows: Rows) -> None:
     plain = credit(advantages.get(name), rows, options)
@@ -147,7 +148,7 @@ def test_b10_b11_what_stands_off_the_mask_changes_nothing(name: str, options: di
 
 
 @every_estimator
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=batches(), data=st.data())
 def test_b2_credit_follows_its_rows_when_they_are_reordered(
     name: str, options: dict[str, Any], rows: Rows, data: Any
@@ -159,7 +160,7 @@ def test_b2_credit_follows_its_rows_when_they_are_reordered(
 
 
 @every_estimator
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=batches(), left=st.integers(0, 3), right=st.integers(0, 3))
 def test_credit_does_not_depend_on_padding(name: str, options: dict[str, Any], rows: Rows, left: int, right: int) -> None:
     def pad(tensor: Tensor, value: float) -> Tensor:
@@ -180,7 +181,7 @@ def test_credit_does_not_depend_on_padding(name: str, options: dict[str, Any], r
 
 
 @every_estimator
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=batches())
 def test_a_split_of_trajectories_into_more_segments_changes_nothing(name: str, options: dict[str, Any], rows: Rows) -> None:
     # every row becomes one row a turn (as a context policy would cut it), shown in reverse order of the rows
@@ -211,7 +212,7 @@ def test_credit_passes_no_gradient_to_values(name: str, options: dict[str, Any])
 
 
 @pytest.mark.parametrize(("name", "normalized"), sorted(CENTRED), ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=batches(), shift=st.integers(-20, 20), scale=st.sampled_from([0.125, 4.0]))
 def test_m3_group_relative_credit(name: str, normalized: bool, rows: Rows, shift: int, scale: float) -> None:
     """It sums to 0 within a group, ignores a constant shift of the returns, and scales with them (not with std)."""
@@ -232,7 +233,7 @@ def test_m3_group_relative_credit(name: str, normalized: bool, rows: Rows, shift
 
 
 @pytest.mark.parametrize("name", GROUP_RULES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=batches(), reward=st.sampled_from([0.1, 0.35, -0.7, 1e8]))
 def test_b3_flat_groups_get_exactly_zero(name: str, rows: Rows, reward: float) -> None:
     """All groups but the first are made flat: every turn pays the same at its first token, every trajectory in one turn."""

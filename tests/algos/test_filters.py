@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ragen.algos.filters import filters, group_stats, select_groups
+from ragen.algos.filters import filters, group_stats, group_uncertainty, select_groups
+from ragen.algos.uncertainty import Members, filter_metrics
 from ragen.errors import ConfigError
 
 Floats = NDArray[np.float64]
@@ -31,6 +32,40 @@ def test_group_stats_by_hand() -> None:
     )
     assert stats.std.tolist() == pytest.approx([math.sqrt(1 / 3), 0.0, 0.0, 0.0, 3 / math.sqrt(2)])
     assert stats.flat.tolist() == [False, True, True, True, False]
+
+
+def members(returns: list[float], entropies: list[float], lengths: list[float]) -> Members:
+    return Members(np.array(returns), np.array(entropies), np.array(lengths))
+
+
+def test_every_metric_by_hand() -> None:
+    group = members([0.0, 1.0, 1.0], [0.5, 0.5, 2.0], [3.0, 5.0, 10.0])
+    wanted = {
+        "std": math.sqrt(1 / 3),
+        "entropy": 1.0,
+        "entropy_std": math.sqrt(0.75),  # deviations −½, −½, 1: sum of squares 1.5, over 2
+        "length": 6.0,
+        "length_std": math.sqrt(13),  # deviations −3, −1, 4: sum of squares 26, over 2
+    }
+    assert set(wanted) == set(filter_metrics.names())
+    for metric, value in wanted.items():
+        assert group_uncertainty([group], metric).std.tolist() == pytest.approx([value])
+
+
+def test_flatness_is_that_of_the_returns_whatever_the_metric() -> None:
+    unsure_but_flat = members([1.0, 1.0], [3.0, 1.0], [9.0, 7.0])
+    sure_but_live = members([0.0, 1.0], [0.1, 0.1], [2.0, 2.0])
+    for metric in filter_metrics.names():
+        stats, flat = group_uncertainty([unsure_but_flat, sure_but_live], metric)
+        assert flat.tolist() == [True, False]
+        assert select_groups(stats, flat, strategy="top_k", value=1).kept.tolist() == [1]
+        if metric != "std":
+            assert stats[0] > stats[1]  # it would be the one, were it not flat
+
+
+def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'entropy'"):
+        group_uncertainty([], "entrpy")
 
 
 def test_b4_b5_flat_is_exact_and_never_a_threshold() -> None:

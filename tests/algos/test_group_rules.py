@@ -106,7 +106,7 @@ def by_subsets(returns: list[float], k: int, *, normalize: bool, eps: float) -> 
     return [(value - mean(best)) / scale for value in own]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     returns=st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=2, max_size=6),
     k=st.integers(1, 5),

@@ -63,6 +63,12 @@ def test_groups_are_centred_and_standardised_each_on_its_own() -> None:
     assert standardized(values, number, eps=0.5).tolist() == [-1 / (math.sqrt(2) + 0.5), 0, 1 / (math.sqrt(2) + 0.5), 0, 0]
 
 
+def test_b3_equal_values_are_centred_to_exactly_zero_where_their_mean_is_rounded() -> None:
+    values = torch.full((3,), 0.1, dtype=torch.float64)
+    assert (values.sum() / 3).item() != 0.1
+    assert centred(values, torch.zeros(3, dtype=torch.int64)).tolist() == [0.0, 0.0, 0.0]
+
+
 def test_combinations_of_keys_are_numbered() -> None:
     assert numbered(torch.tensor([4, 4, 9, 4]), torch.tensor([1, 0, 1, 1])).tolist() == [1, 0, 2, 1]
     assert numbered(torch.tensor([], dtype=torch.int64)).tolist() == []

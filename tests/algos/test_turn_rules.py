@@ -58,7 +58,7 @@ def test_gigpo_never_compares_states_of_different_groups() -> None:
     assert got.tolist() == [[0.0], [0.0]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), members=st.integers(1, 5), gamma=st.sampled_from([0.0, 0.5, 1.0]))
 def test_gigpo_equals_brute_force_over_states(seed: int, members: int, gamma: float) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -138,7 +138,7 @@ LENGTHS = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size
 DECAY = st.sampled_from([0.0, 0.5, 0.9, 1.0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), gamma=DECAY, lam=DECAY, gamma_turn=DECAY, lam_turn=DECAY)
 def test_bi_level_gae_equals_its_definition(data, gamma, lam, gamma_turn, lam_turn) -> None:
     rewards, mask, turns, trajectory, values, cut = turn_rows(data, ends_only=False)
@@ -160,7 +160,7 @@ def test_bi_level_gae_equals_its_definition(data, gamma, lam, gamma_turn, lam_tu
         assert got.advantages[row][mask[row]].tolist() == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_bi_level_gae_without_decay_is_gae(data) -> None:
     rows = turn_rows(data, ends_only=True)
@@ -169,7 +169,7 @@ def test_bi_level_gae_without_decay_is_gae(data) -> None:
     torch.testing.assert_close(one.value_targets, two.value_targets, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data(), gamma=DECAY, lam=DECAY)
 def test_bi_level_gae_of_single_turns_is_gae(data, gamma, lam) -> None:
     rewards, mask, _, *rest = turn_rows(data, ends_only=False)
@@ -189,7 +189,7 @@ def test_vapo_decays_by_the_length_of_each_trajectory() -> None:
     assert got.value_targets.tolist() == [[8.0] * 4, [3.0, 0, 0, 0]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data(), gamma=DECAY, alpha=st.sampled_from([0.05, 0.4, 2.0]), bootstrap=st.booleans())
 def test_vapo_is_gae_with_its_own_lambda_and_undecayed_targets(data, gamma, alpha, bootstrap) -> None:
     rewards, mask, turns, trajectory, values, cut = turn_rows(data, ends_only=False)

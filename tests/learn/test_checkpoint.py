@@ -14,10 +14,11 @@ from ragen.errors import CheckpointError, ConfigError, ModelError
 from ragen.learn.batch import Batch, collate
 from ragen.learn.checkpoint import load_state, save_state, stored_extra
 from ragen.learn.lora import Lora, adapters, merged_state
+from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
 from ragen.learn.reference import Reference
-from ragen.learn.update import LossSettings, update
+from ragen.learn.update import update
 
 LORA = Lora(rank=4, alpha=8, seed=1)
 

@@ -12,9 +12,10 @@ from torch.utils._pytree import tree_leaves
 from ragen.algos.credit import Credit
 from ragen.learn import head
 from ragen.learn.batch import Batch, collate
+from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
-from ragen.learn.update import LossSettings, update
+from ragen.learn.update import update
 from ragen.models.native import Decoder
 from ragen.models.shapes import TOKENS, rounded
 

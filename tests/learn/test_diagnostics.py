@@ -10,9 +10,10 @@ from ragen.algos.advantages import grpo
 from ragen.algos.reduce import token_weights
 from ragen.learn.batch import collate
 from ragen.learn.likelihood import cross_likelihood
+from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
-from ragen.learn.update import LossSettings, policy_gradient_norm
+from ragen.learn.update import policy_gradient_norm
 
 PROMPTS = ((1, 5, 9, 4), (1, 5, 9, 7, 3), (1, 8))
 REPLIES = ((11, 12, 13), (11, 20), (30,), (6, 6, 6, 6, 6))

@@ -14,11 +14,12 @@ from ragen.algos.losses.base import PolicyLoss
 from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
 from ragen.errors import TrainingError
 from ragen.learn.batch import Batch, collate
+from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
 from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
-from ragen.learn.update import LossSettings, update
+from ragen.learn.update import update
 from ragen.metrics import METRICS
 
 

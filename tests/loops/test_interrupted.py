@@ -13,8 +13,10 @@ import ragen
 from ragen.config import load_config
 from ragen.envs import Observation
 from ragen.errors import CheckpointError
+from ragen.loops import plan as planning
 from ragen.loops import train as loop
-from ragen.loops.session import plan_session
+from ragen.loops.carried import Carried
+from ragen.loops.plan import plan_session
 from ragen.runs.directory import RunDirectory, stored_config
 from ragen.runs.events import plain
 from ragen.runs.listener import Silent
@@ -151,12 +153,50 @@ def test_b9_an_evaluation_set_may_not_take_in_what_was_trained(tmp_path: Path, c
     trained = load_config({"preset": "bandit-starpo-grpo", "eval": {"episodes": 1}, "steps": 9})
     words = [f"--{key}={value}" for key, value in change.items()]
     changed = load_config({"preset": "bandit-starpo-grpo", "eval": {"episodes": 1}, "steps": 9}, words)
+    state = {"extra": {"step": 4, "carried": Carried(drawn=4 * trained.rollout.groups).record()}}
+    (tmp_path / "state.json").write_text(json.dumps(state))
     for config, refused in ((changed, True), (trained, False)):
         point = ResumePoint(RunDirectory(tmp_path, config), tmp_path, 4, trained)
         plan = plan_session(config, env=Few)
         listener = Stops()
         with pytest.raises(CheckpointError if refused else Stopped, match="trained on" if refused else None):
             loop.open_session(plan, tmp_path, listener, point)
+
+
+@pytest.mark.parametrize("carried", [Carried(), Carried(drawn=40, cursor=8), Carried(drawn=40, cursor=8, advanced=(8,))])
+def test_b9_instances_of_a_pool_count_once_they_were_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: Carried
+) -> None:
+    asked: list[list[int]] = []
+    honest = planning.training_specs
+
+    def spy(*args: Any, **named: Any) -> Any:
+        asked.append(list(named["instances"]))
+        return honest(*args, **named)
+
+    monkeypatch.setattr(planning, "training_specs", spy)
+    sections = {"rollout": {"instances": 8}, "eval": {"episodes": 1}, "steps": 9}
+    trained, changed = (
+        load_config({"preset": "bandit-starpo-grpo", **sections}, words) for words in ((), ("--eval.episodes=9",))
+    )
+    (tmp_path / "state.json").write_text(json.dumps({"extra": {"step": 1, "carried": carried.record()}}))
+    point = ResumePoint(RunDirectory(tmp_path, changed), tmp_path, 1, trained)
+    with pytest.raises(CheckpointError if carried.drawn else Stopped):
+        loop.open_session(plan_session(changed, env=Few), tmp_path, Stops(), point)
+    assert asked == [list(range(8)) if carried.drawn else []]  # of the 40 groups, whose instances came back
+
+
+@pytest.mark.parametrize(("in_stage", "refused"), [(40, False), (0, True)])
+def test_b9_instances_of_a_stage_are_compared_under_its_own_settings(tmp_path: Path, in_stage: int, refused: bool) -> None:
+    env = {"size": 2, "frozen": 0.5}  # a handful of maps, which a stage on larger ones never meets
+    stages = {"stages": [{"env": {"size": 4}, "until": 5}]}
+    sections = {"preset": "frozen_lake-starpo-grpo", "env": env, "curriculum": stages, "eval": {"episodes": 1}, "steps": 9}
+    trained, changed = (load_config(sections, words) for words in ((), ("--eval.episodes=6",)))
+    carried = Carried(drawn=40, advanced=(in_stage,))
+    (tmp_path / "state.json").write_text(json.dumps({"extra": {"step": 5, "carried": carried.record()}}))
+    point = ResumePoint(RunDirectory(tmp_path, changed), tmp_path, 5, trained)
+    with pytest.raises(CheckpointError if refused else Stopped):
+        loop.open_session(plan_session(changed, env=None), tmp_path, Stops(), point)
 
 
 class Stopped(Exception):

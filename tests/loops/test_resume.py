@@ -41,10 +41,31 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ppo-separate-critic": {"advantage.name": "gae", "optim.critic": "separate"},
     "lora-kl": {"model.lora.rank": 4, "loss.kl_coef": 0.01},
     "kl-in-reward": {"advantage.name": "gae", "loss.kl_coef": 0.1, "loss.kl_in": "reward", "loss.kl_estimator": "k1"},
+    "dpo": {"advantage.name": "none", "loss.name": "dpo", "loss.pairing": "all", "optim.learning_rate": 1e-4},
+    "gspo-tis-single": {"loss.name": "gspo", "loss.tis_cap": 2.0, "rollout.context": "single"},
+    "chord": {"loss.sft_coef": 0.9, "loss.sft_coef_end": 0.1, "loss.sft_decay_steps": 3, "loss.sft_demonstrations": 6},
     "reinforce": {"advantage.name": "reinforce", "advantage.baseline_decay": 0.5},
     "gigpo": {"advantage.name": "gigpo", "rollout.context": "window", "rollout.window": 1},
     "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 3, "optim.warmup_steps": 4},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
+    "resample-replay": {
+        "rollout.resample": 2,
+        "filter.metric": "entropy",
+        "filter.strategy": "top_k",
+        "filter.value": 2,
+        "replay.size": 3,
+        "replay.ratio": 1.0,
+        "optim.learning_rate": 1e-4,
+    },
+    "pool-curriculum-replay-ppo": {
+        "rollout.instances": 5,
+        "rollout.explore": 0.3,
+        "curriculum.stages": [{"env": {"max_turns": 1}, "until": 1}, {"env": {"size": 2}, "advance_at": 0.1}],
+        "curriculum.window": 2,
+        "replay.size": 4,
+        "advantage.name": "gae",
+        "optim.learning_rate": 1e-4,
+    },
 }
 
 
@@ -83,6 +104,10 @@ def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> 
     assert (resumed.steps, len(resumed.history)) == (4, 2)  # E2, E4: the later steps only
     assert len(recorded(straight.run)) == 4
     assert any(row["rollout/return_std"] > 0 for row in recorded(straight.run))  # there was something to learn from
+    if "replay.size" in more:
+        assert all(row["replay/groups"] > 0 for row in recorded(resumed.run)[2:])
+    if "curriculum.stages" in more:
+        assert len({row["rollout/stage"] for row in recorded(resumed.run)}) > 1
     assert_same_run(straight.run, resumed.run)
 
 

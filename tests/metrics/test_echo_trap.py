@@ -195,7 +195,7 @@ def runs(draw: Any) -> list[Row]:
     return run
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(runs())
 def test_a_signal_once_given_never_moves(run: list[Row]) -> None:
     last = detect(run)
@@ -207,7 +207,7 @@ def test_a_signal_once_given_never_moves(run: list[Row]) -> None:
         assert found.fired == (last.fired if found.warning is not None else ())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(runs(), st.sampled_from([2.0**-9, 8.0]), st.sampled_from([-4.0, 0.0, 1.0]))
 def test_scales_and_shifts_change_nothing(run: list[Row], scale: float, shift: float) -> None:
     changed = [dict(row) for row in run]

@@ -9,7 +9,7 @@ from ragen.envs import environment_factory
 from ragen.episode import EndReason
 from ragen.rollout.demonstrations import demonstrate, demonstration_specs, optimal_player, play, players_of, random_player
 from ragen.rollout.instances import contents, evaluation_specs, started, training_specs
-from ragen.rollout.runner import Rules
+from ragen.rollout.runner import EpisodeSpec, Rules
 from ragen.rollout.segments import segments
 from ragen.text.chat import ChatRenderer
 
@@ -60,27 +60,25 @@ def test_c14_training_never_meets_an_evaluation_instance() -> None:
     make = environment_factory(settings)
     held_out = contents(make, evaluation_specs("", episodes=6, samples=1, seed=1000))
     assert held_out
-    specs = [
-        s for step in range(5) for s in training_specs("x", make, seed=0, step=step, groups=8, members=2, held_out=held_out)
-    ]
+    specs = training_specs("x", make, seed=0, first=0, instances=range(40), members=2, held_out=held_out)
     assert not contents(make, specs) & held_out
-    free = [
-        s
-        for step in range(5)
-        for s in training_specs("x", make, seed=0, step=step, groups=8, members=2, held_out=frozenset())
-    ]
+    free = training_specs("x", make, seed=0, first=0, instances=range(40), members=2, held_out=frozenset())
     assert contents(make, free) & held_out  # the check above had something to do
 
 
-def test_e1_instances_go_on_from_step_to_step_and_groups_share_them() -> None:
+def test_e1_groups_share_an_instance_and_every_group_has_chances_of_its_own() -> None:
     make = environment_factory({"name": "sokoban"})
-    steps = [training_specs("s", make, seed=3, step=step, groups=4, members=3, held_out=frozenset()) for step in range(3)]
-    seeds = [{s.instance_seed for s in specs} for specs in steps]
-    assert [len(s) for s in seeds] == [4, 4, 4]
-    assert len(set().union(*seeds)) == 12
-    assert len({s.dynamics_seed for specs in steps for s in specs}) == 36
-    assert training_specs("s", make, seed=3, step=2, groups=4, members=3, held_out=frozenset()) == steps[2]
-    assert [s.group for s in steps[1]] == [4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7]
+
+    def specs(first: int, instances: list[int]) -> list[EpisodeSpec]:
+        return training_specs("s", make, seed=3, first=first, instances=instances, members=3, held_out=frozenset())
+
+    whole = specs(0, [0, 1, 2, 3])
+    assert [s.group for s in whole] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert len({s.instance_seed for s in whole}) == 4
+    assert whole[6:] == specs(2, [2, 3])  # what was played before does not matter
+    again = specs(4, [0])
+    assert {s.instance_seed for s in again} == {s.instance_seed for s in whole[:3]}
+    assert len({s.dynamics_seed for s in whole + again}) == len({s.sampling_seed for s in whole + again}) == 15
 
 
 def test_variants_of_one_environment_are_evaluated_on_the_same_instances() -> None:

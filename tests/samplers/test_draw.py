@@ -47,7 +47,7 @@ def test_a_large_vocabulary_gives_the_indices_of_a_float64_reference(vocabulary)
     np.testing.assert_allclose(result.entropies, -(p * np.log(p)).sum(-1), atol=2e-4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.one_of(st.just(-np.inf), st.floats(-200, 50, width=32)), min_size=1, max_size=600), st.floats(0, 1, width=32)
 )

@@ -209,7 +209,7 @@ def renderers(chatml_tokenizer: Any) -> dict[str, ChatRenderer]:
     return {forced: ChatRenderer(chatml_tokenizer, forced=forced) for forced in ("", "<think>")}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(MESSAGE, min_size=1, max_size=4), st.lists(MESSAGE, min_size=3, max_size=3), st.sampled_from(["", "<think>"])
 )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ragen.algos.uncertainty import Members, filter_metrics, is_flat, spread
 from ragen.errors import ConfigError
 from ragen.registry import Registry
 
@@ -41,9 +42,18 @@ def group_stats(returns: Sequence[Floats]) -> GroupStats:
     A group is flat iff its largest return equals its smallest: exact, never a threshold on the standard deviation (rounding
     can leave 1e-17 there). A flat group, one of a single member and an empty one have std exactly 0 and are flat.
     """
-    flat = np.array([r.size == 0 or bool(r.max() == r.min()) for r in returns], dtype=np.bool_)
-    std = [0.0 if level else float(np.std(r.astype(np.float64), ddof=1)) for r, level in zip(returns, flat, strict=True)]
-    return GroupStats(np.array(std, dtype=np.float64), flat)
+    flat = np.array([is_flat(r) for r in returns], dtype=np.bool_)
+    return GroupStats(np.array([spread(r) for r in returns], dtype=np.float64), flat)
+
+
+def group_uncertainty(groups: Sequence[Members], metric: str) -> GroupStats:
+    """U(s₀) of P groups by a metric's name as ``std`` (P,); ``flat`` (P,) is that of the returns, whatever the metric.
+
+    Raises ConfigError for an unknown metric.
+    """
+    measure = filter_metrics.get(metric)
+    flat = np.array([is_flat(members.returns) for members in groups], dtype=np.bool_)
+    return GroupStats(np.array([measure(members) for members in groups], dtype=np.float64), flat)
 
 
 def select_groups(stats: Floats, flat: Bools, *, strategy: str, value: float = 1.0) -> Selection:

@@ -3,7 +3,7 @@
 Shapes: R segments (rows), T tokens, M trajectories.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,29 @@ def weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
     arithmetic which *made* a NaN is NaN, so mask the inputs of such arithmetic first.
     """
     return (torch.where(weights != 0, values, 0) * weights).sum()
+
+
+class Mean(NamedTuple):
+    """A weighted mean in two parts that add up over the parts of a batch: ``total`` = Σ w·x, ``mass`` = Σ w (scalars)."""
+
+    total: Tensor
+    mass: Tensor
+
+
+def weighted_mean(values: Tensor, weights: Tensor) -> Mean:
+    """The mean of ``values`` (or of a bool's truth) by ``weights`` of the same shape; no gradient passes."""
+    return Mean(weighted_sum(values.detach().to(weights.dtype), weights), weights.sum())
+
+
+def unit_sums(values: Tensor, mask: Tensor, units: Tensor) -> Tensor:
+    """Σ of ``values`` over the tokens of each unit where ``mask`` is True: (U,), U = the largest unit number + 1.
+
+    All tensors have one shape, (R, T) or (N,); ``units`` int64 number what a token belongs to (a turn, a trajectory).
+    Numbers need not be consecutive: a unit without a token has sum 0.
+    """
+    inside = units[mask]
+    count = int(inside.max()) + 1 if inside.numel() else 0
+    return torch.zeros(count, dtype=values.dtype, device=values.device).index_add(0, inside, values[mask])
 
 
 def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:

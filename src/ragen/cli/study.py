@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +106,8 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     with StudyConsole() as console:
         result = run_study(plan, Place(Path(args.root)), console, workers=workers, threads=max(1, cores // workers))
     again = f"ragen study run {plan.name} --size {plan.size}"
-    counts = Counter(done=len(result.done), failed=len(result.failed), busy=len(result.busy))
+    counts = {"done": len(result.done), "failed": len(result.failed), "in another process": len(result.busy)}
+    counts["not done"] = len(plan.runs()) - sum(counts.values())
     sys.stdout.write(f"{len(plan.runs())} runs: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n) + "\n")
     for name, why in result.failed:
         sys.stdout.write(f"failed: {name}: {why}\n        {Path(args.root) / 'logs' / name}.log\n")

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")
     from ragen.loops.compose import build_world
-    from ragen.loops.session import held_out_contents
+    from ragen.loops.plan import held_out_contents
     from ragen.loops.warmup import starting_model
     from ragen.runs.listening import listening
 

@@ -5,6 +5,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ragen.config.load import METHODS, preset_values
@@ -52,10 +53,11 @@ Another environment or advantage rule than the preset's begins with its own sett
 `rollout.groups: 4`.
 An environment's name may be `FILE.py:Class`, see [environments.md](environments.md#your-own).
 
-`filter.strategy` chooses the groups that train, by the standard deviation of their returns: `none` all of them;
+`filter.strategy` chooses the groups that train, by the standard deviation of their returns (`filter.metric`: or by the mean
+or the spread of their members' token entropy or length): `none` all of them;
 `top_fraction` the share `filter.value` with the largest (the paper's rule); `top_k` that number; `top_p` the fewest whose
 sum reaches that share of the total; `min_p` those at or above that share of the largest; `soft` all, weighted by
-std / largest std. A group whose returns are all equal trains only where everything is kept
+std / largest std. Whatever the metric, a group whose returns are all equal trains only where everything is kept
 (`none`, a share of 1, `top_k` of all groups).
 """
 
@@ -128,6 +130,8 @@ def _type(field: FieldInfo) -> str:
     kind = field.annotation
     if typing.get_origin(kind) is typing.Literal:
         return " \\| ".join(f"`{choice}`" for choice in typing.get_args(kind))
+    if any(isinstance(inner, type) and issubclass(inner, BaseModel) for inner in typing.get_args(kind)):
+        return "list of mappings"
     text = kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
     return _cell(text.replace("typing.", "").replace("None", "null"))
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ragen.config.collection import CurriculumConfig, ReplayConfig
 from ragen.config.settings import Settings
 from ragen.episode import LARGEST_REWARD
 
@@ -39,6 +40,14 @@ class RolloutConfig(Settings):
 
     groups: int = Field(8, ge=1, description="P: initial states a step")
     members: int = Field(16, ge=1, description="G (paper: N): episodes a group")
+    resample: int = Field(
+        0, ge=0, le=100, description="batches more a step at most, until `groups` groups are not flat (DAPO); 0 = off"
+    )
+    instances: int = Field(0, ge=0, description="training instances in all, which come back in turn; 0 = always new ones")
+    explore: float = Field(
+        1.0, gt=0, le=1, description="chance to play an instance for each flat group of it in a row (GRESO's p_e); 1 = off"
+    )
+    explore_min: float = Field(0.05, gt=0, le=1, description="that chance at least, however long an instance was flat")
     max_new_tokens: int = Field(256, ge=1, description="sampled tokens a turn at most")
     max_trajectory_tokens: int | None = Field(None, ge=1, description="sampled tokens a trajectory at most; null = no limit")
     max_context: int | None = Field(None, ge=8, description="tokens a segment at most; null = the model's context")
@@ -84,6 +93,9 @@ class FilterConfig(Settings):
     strategy: Literal["none", "top_fraction", "top_p", "top_k", "min_p", "soft"] = Field(
         "none", description="which groups train: see docs/settings.md"
     )
+    metric: Literal["std", "entropy", "entropy_std", "length", "length_std"] = Field(
+        "std", description="what groups are ranked by: spread of returns; mean or spread of members' entropy or length"
+    )
     value: float = Field(
         0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)"
     )
@@ -96,7 +108,7 @@ class FilterConfig(Settings):
 class AdvantageConfig(Settings):
     """Credit assignment. The rules that use a setting stand in brackets; another rule refuses a changed one."""
 
-    name: str = Field("grpo", description="advantage rule: see docs/rules/")
+    name: str = Field("grpo", description="advantage rule: see docs/rules/; none = for losses without advantages")
     gamma: float = Field(1.0, ge=0, le=1, description="γ a sampled token (bi_level_gae, gae, reinforce_pp, vapo)")
     lam: float = Field(1.0, ge=0, le=1, description="λ a sampled token (bi_level_gae, gae)")
     gamma_turn: float = Field(1.0, ge=0, le=1, description="γ a turn (bi_level_gae, gigpo)")
@@ -118,9 +130,34 @@ class AdvantageConfig(Settings):
 class LossConfig(Settings):
     """The objective of the update."""
 
-    name: str = Field("ppo_clip", description="policy loss: ppo_clip")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low")
-    clip_high: float = Field(0.2, gt=0, description="ε_high")
+    name: str = Field(
+        "ppo_clip",
+        description="policy loss: ppo_clip, pg, cispo, gspo, gmpo; without advantages: dpo, step_dpo, kto, sft",
+    )
+    clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low (gmpo: of log ρ)")
+    clip_high: float = Field(0.2, gt=0, description="ε_high (gmpo: of log ρ)")
+    dual_clip: float | None = Field(None, gt=1, description="ppo_clip: largest ρ that counts where A < 0; null = off")
+    ratio_unit: Literal["trajectory", "turn"] = Field("trajectory", description="gspo, gmpo: what has one ratio")
+    tis_cap: float | None = Field(
+        None, gt=0, description="weigh tokens by min(π_old / π_sampler, this): truncated importance sampling; null = off"
+    )
+    beta: float = Field(0.1, gt=0, le=COEF, description="dpo, step_dpo, kto: β, the pull to the reference")
+    pairing: Literal["best-worst", "all"] = Field(
+        "best-worst", description="dpo, step_dpo: one pair a group (a shared history), or every two of unequal return"
+    )
+    pair_margin: float = Field(0.0, ge=0, description="dpo, step_dpo: a pair's returns differ by more than this")
+    return_threshold: float | None = Field(
+        None, description="kto, sft: good trajectories have a return above this; null = above the group's mean"
+    )
+    good_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of good trajectories")
+    bad_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of bad trajectories")
+    sft_coef: float = Field(
+        0.0, ge=0, le=1, description="μ: share of the loss on demonstrations of best play, mixed into RL (CHORD); 0 = none"
+    )
+    sft_coef_end: float = Field(0.0, ge=0, le=1, description="μ after sft_decay_steps")
+    sft_decay_steps: int = Field(0, ge=0, description="training steps in which μ goes there; 0 = it stays at sft_coef")
+    sft_weighting: Literal["uniform", "phi"] = Field("uniform", description="demonstrated tokens count alike or by p(1 − p)")
+    sft_demonstrations: int = Field(32, ge=1, description="demonstration episodes a training step")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
         "trajectory-mean",
         description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant",
@@ -237,7 +274,9 @@ class Config(Settings):
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
     reward: RewardConfig = RewardConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
     filter: FilterConfig = FilterConfig()
+    replay: ReplayConfig = ReplayConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     loss: LossConfig = LossConfig()
     optim: OptimConfig = OptimConfig()
@@ -272,6 +311,32 @@ class Config(Settings):
         total = self.rollout.groups * self.rollout.members
         if self.optim.trajectories > total and self.rollout.members > 1:
             return self.model_copy(update={"optim": self.optim.model_copy(update={"trajectories": total})})
+        return self
+
+    @model_validator(mode="after")
+    def _collection_is_possible(self) -> "Config":
+        rollout = self.rollout
+        if rollout.resample and rollout.members < 2:
+            raise ValueError(
+                f"rollout.resample is {rollout.resample}, but with rollout.members 1 every group is flat: set "
+                "rollout.members to 2 or more, or rollout.resample to 0"
+            )
+        needed = rollout.groups * (1 + rollout.resample)
+        if 0 < rollout.instances < needed:
+            raise ValueError(
+                f"rollout.instances is {rollout.instances}, but a step may play {needed} different ones (rollout.groups · "
+                f"(1 + rollout.resample)): set rollout.instances to {needed} or more, or to 0 for always new ones"
+            )
+        if rollout.explore < 1 and not rollout.instances:
+            raise ValueError(
+                f"rollout.explore is {rollout.explore}, but rollout.instances is 0: new instances have no history to be "
+                "passed over for; set rollout.instances to a number, or rollout.explore to 1"
+            )
+        if self.replay.size and (rollout.top_p < 1 or rollout.top_k or rollout.min_p):
+            raise ValueError(
+                f"replay.size is {self.replay.size}, but replay compares the learner with recorded log-probabilities, which "
+                "truncated sampling changes: set rollout.top_p 1, rollout.top_k 0 and rollout.min_p 0, or replay.size 0"
+            )
         return self
 
     @model_validator(mode="after")

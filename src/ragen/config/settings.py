@@ -1,6 +1,7 @@
 """The base of every settings class: frozen, typed, and strict about unknown keys."""
 
 import re
+import typing
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -49,7 +50,8 @@ def _explain(cls: type[BaseModel], problem: Mapping[str, Any], prefix: str) -> s
 def _descend(cls: type[BaseModel], path: list[str]) -> type[BaseModel]:
     for part in path:
         field = cls.model_fields.get(part)
-        inner = field.annotation if field is not None else None
+        inner = field.annotation if field is not None else cls if part.isdigit() else None
+        inner = next(iter(typing.get_args(inner)), inner)  # of a list of settings: one of them
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             break
         cls = inner

@@ -1,4 +1,4 @@
-"""The reference policy of the KL term: frozen at the start of RL; loaded only when the KL weight is above 0."""
+"""The reference policy: frozen at the start of RL; there is one only for a KL term, or a loss that compares with it."""
 
 import copy
 

@@ -1,6 +1,7 @@
 """What an update reports."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from math import isfinite
 
 
@@ -8,25 +9,30 @@ from math import isfinite
 class UpdateStats:
     """Numbers of one update; `ragen.metrics.METRICS` defines each under ``update/<name>``. None = does not apply.
 
-    Means over optimiser steps (None when none was taken), except ``mismatch_*`` and ``explained_variance`` (taken before the
-    update over all sampled tokens) and ``learning_rate`` (of the last step). ``non_finite`` counts steps left out for
-    non-finite numbers.
+    Means over optimiser steps (None when none was taken), except ``mismatch_*``, ``replay_*`` and ``explained_variance``
+    (taken before the update) and ``learning_rate`` (of the last step). ``non_finite`` counts steps left out for non-finite
+    numbers. ``rule`` are the means that the policy loss itself reports, by name.
     """
 
     loss: float | None
     policy_loss: float | None
-    clip_low: float | None
-    clip_high: float | None
     entropy: float | None
     grad_norm: float | None
-    mismatch_mean: float
-    mismatch_max: float
+    mismatch_mean: float | None
+    mismatch_max: float | None
     learning_rate: float
     optimizer_steps: int
     non_finite: int
     value_loss: float | None = None
     explained_variance: float | None = None
     kl: float | None = None
+    replay_ratio_mean: float | None = None
+    replay_ratio_max: float | None = None
+    replay_ess: float | None = None
+    sft_loss: float | None = None
+    sft_coef: float | None = None
+    sft_rows: int | None = None
+    rule: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def skipped(self) -> int:
@@ -35,5 +41,6 @@ class UpdateStats:
 
     def metrics(self) -> dict[str, float]:
         """The numbers under their logged names, without those that do not apply or are not finite."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)} | {"skipped": self.skipped}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rule"}
+        values |= {"skipped": self.skipped, **self.rule}
         return {f"update/{name}": float(value) for name, value in values.items() if value is not None and isfinite(value)}

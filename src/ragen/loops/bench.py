@@ -19,9 +19,10 @@ from ragen.envs import Environment
 from ragen.episode import Segment
 from ragen.errors import ConfigError
 from ragen.learn.batch import Batch, collate_segments
+from ragen.learn.loss_settings import LossSettings
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
-from ragen.learn.update import LossSettings, update
+from ragen.learn.update import update
 from ragen.models.allocator import trim
 from ragen.models.load import load_model, load_tokenizer, read_config
 from ragen.samplers.base import Request, SamplingParams

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ragen.algos.filters import group_stats
+from ragen.algos.losses import losses
 from ragen.episode import Group
 from ragen.learn.batch import collate
 from ragen.learn.likelihood import cross_likelihood
@@ -75,7 +76,10 @@ def bucket_gradients(s: Session, groups: Sequence[Group], carried: Carried) -> d
     """Groups sorted by their return std, in four buckets: mean std and norm of the policy loss's gradient of each.
 
     All groups collected take part, also those the filter leaves out. Bucket 1 has the lowest std; equal ones stay in order.
+    Nothing for a loss without advantages.
     """
+    if "advantages" not in losses.get(s.config.loss.name).needs:
+        return {}
     groups = [group for group in groups if group.trajectories]
     if not groups:
         return {}

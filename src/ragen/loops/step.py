@@ -10,19 +10,22 @@ import psutil
 import torch
 from numpy.typing import NDArray
 
-from ragen.algos.filters import Selection, group_stats, select_groups
+from ragen.algos.filters import Selection, group_uncertainty, select_groups
+from ragen.algos.uncertainty import Members
 from ragen.config.schema import Config
 from ragen.episode import Group
 from ragen.learn.batch import Batch, collate
+from ragen.learn.imitation import Imitation
 from ragen.loops.carried import Carried
-from ragen.loops.compose import training_params
+from ragen.loops.curriculum import next_stage
 from ragen.loops.diagnostics import diagnose
+from ragen.loops.gather import Gathered, gather, gather_metrics
+from ragen.loops.replay import remembered, replay_metrics, replayed
 from ragen.loops.session import Session
 from ragen.metrics.credit import credit_metrics, shared_states
 from ragen.metrics.rollout import rollout_metrics
 from ragen.models.allocator import trim
-from ragen.rollout.collect import Collection, collect
-from ragen.rollout.instances import training_specs
+from ragen.rollout.collect import Collection
 from ragen.runs.interrupt import Interrupt
 
 TurnAdvantages = dict[tuple[int, int], tuple[float, ...]]
@@ -41,18 +44,21 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     """Step number ``step`` (from 0)."""
     started = time.perf_counter()
     with interrupt.abandonable():
-        collection = collect_step(s, step)
+        gathered = gather(s, carried)
     trim()
-    collected = time.perf_counter()
-    metrics = rollout_metrics(collection.groups, len(collection.errors))
+    collected, collection = time.perf_counter(), gathered.collection
+    metrics = rollout_metrics(collection.groups, len(collection.errors)) | gather_metrics(gathered, s.config)
     if s.config.diagnostics.every and step % s.config.diagnostics.every == 0:
         metrics |= diagnose(s, collection.groups, carried)
-    selection = filter_groups(collection, s.config)
-    kept = [collection.groups[i] for i in selection.kept]
-    metrics |= filter_metrics(selection)
-    turn_advantages: TurnAdvantages = {}
+    selection = filter_groups(gathered.candidates, s.config)
+    kept, weights = [gathered.candidates[i] for i in selection.kept], selection.weights
+    old = replayed(carried.replay, s.config.replay, fresh=len(kept), step=step, seed=s.config.seed)
+    metrics |= filter_metrics(len(kept), gathered) | replay_metrics(old, kept, s.config.replay, step=step)
+    carried, turn_advantages, imitation = gathered.carried, TurnAdvantages(), s.imitation(step)
+    if imitation is not None and not kept:  # no advantage says anything: the demonstrations alone teach
+        kept, weights = list(gathered.candidates), np.ones(len(gathered.candidates))
     if kept:
-        learnt = learn(s, step, kept, selection.weights, carried)
+        learnt = learn(s, step, kept, weights, imitation, old, carried)
         metrics |= learnt.metrics
         turn_advantages, carried = learnt.turn_advantages, learnt.carried
     else:
@@ -63,40 +69,48 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     every = s.config.run.trajectories_every
     if every and step % every == 0:
         s.run.write_trajectories(step + 1, collection.groups, collection.errors, turn_advantages)
-    carried = replace(carried, flat_in_row=0 if kept else carried.flat_in_row + 1)
-    return StepResult(metrics, carried, tuple(worth_a_line(collection, metrics, flat=not kept)))
+    after = hand_on(s.config, carried, kept, step, metrics["rollout/success"])
+    return StepResult(metrics, after, tuple(worth_a_line(gathered, after, metrics)))
 
 
-def worth_a_line(collection: Collection, metrics: Mapping[str, float], *, flat: bool) -> Iterator[str]:
+def hand_on(config: Config, carried: Carried, kept: Sequence[Group], step: int, success: float) -> Carried:
+    """What step ``step`` leaves to the next, credit and collection having added theirs."""
+    carried = replace(
+        carried,
+        flat_in_row=0 if kept else carried.flat_in_row + 1,
+        replay=remembered(carried.replay, kept, config.replay, step=step),
+    )
+    return next_stage(carried, config.curriculum, done=step + 1, success=success)
+
+
+def worth_a_line(gathered: Gathered, after: Carried, metrics: Mapping[str, float]) -> Iterator[str]:
     """What the row of the step does not tell."""
-    if flat:
+    collection = gathered.collection
+    if metrics["filter/kept_groups"] == 0:
         valid = metrics.get("rollout/valid_format", math.nan)
         yield f"no update: every group flat; valid format {valid:.3f}"
     if errors := len(collection.errors):
         first = " ".join(collection.errors[0].error.split())
         yield f"{errors} of {errors + len(collection.trajectories)} episodes lost to errors; the first said: {first}"
+    if after.stage > gathered.carried.stage:
+        yield f"curriculum: stage {after.stage + 1} from the next step on; success {metrics['rollout/success']:.3f}"
 
 
-def collect_step(s: Session, step: int) -> Collection:
-    """P groups × G episodes of this step's instances."""
-    rollout = s.config.rollout
-    specs = training_specs(
-        s.world.name,
-        s.world.make,
-        seed=s.config.seed,
-        step=step,
-        groups=rollout.groups,
-        members=rollout.members,
-        held_out=s.held_out,
-    )
-    return collect(s.agent.sampler, s.agent.renderer, s.world.make, specs, rules=s.rules, params=training_params(rollout))
-
-
-def filter_groups(collection: Collection, config: Config) -> Selection:
-    """StarPO-S: rank groups by the standard deviation of their raw returns and keep the uncertain ones (method §2)."""
+def filter_groups(groups: Sequence[Group], config: Config) -> Selection:
+    """StarPO-S: rank groups by their uncertainty (std of raw returns, or another metric) and keep the uncertain ones."""
     task = config.filter.returns == "task"
-    stds, flat = group_stats([group.returns(task=task) for group in collection.groups])
-    return select_groups(stds, flat, strategy=config.filter.strategy, value=config.filter.value)
+    stats, flat = group_uncertainty([members_of(group, task=task) for group in groups], config.filter.metric)
+    return select_groups(stats, flat, strategy=config.filter.strategy, value=config.filter.value)
+
+
+def members_of(group: Group, *, task: bool) -> Members:
+    """What a group's metrics are computed from; a member that sampled nothing has entropy 0."""
+    entropies = [[e for turn in t.turns for e in turn.completion.entropies] for t in group.trajectories]
+    return Members(
+        returns=group.returns(task=task),
+        entropies=np.array([np.mean(each) if each else 0.0 for each in entropies], dtype=np.float64),
+        lengths=np.array([t.sampled_tokens for t in group.trajectories], dtype=np.float64),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +122,23 @@ class Learnt:
     carried: Carried
 
 
-def learn(s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.float64], carried: Carried) -> Learnt:
-    """Credit, then the update."""
-    batch = collate(kept, s.agent.tokenizer.pad_token_id)
+def learn(
+    s: Session,
+    step: int,
+    kept: Sequence[Group],
+    weights: NDArray[np.float64],
+    imitation: Imitation | None,
+    old: Sequence[Group],
+    carried: Carried,
+) -> Learnt:
+    """Credit, then the update, of the ``kept`` groups and of replayed ``old`` ones (of weight 1)."""
+    batch = collate((*kept, *old), s.agent.tokenizer.pad_token_id)
     reference = s.reference_logprobs(batch)
     credit, after = s.credit(batch, reference, carried)
     each = [w for group, w in zip(kept, weights, strict=True) for _ in group.trajectories]
-    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), step)
+    each += [1.0 for group in old for _ in group.trajectories]
+    recorded = batch.group >= len(kept) if old else None
+    stats = s.update(batch, credit, reference, torch.as_tensor(each, dtype=torch.float32), imitation, recorded, step)
     metrics = dict(stats.metrics()) | credit_metrics(credit.advantages, batch.mask)
     if "baseline" in s.estimator.needs:
         metrics["credit/baseline"] = carried.mean_return
@@ -122,7 +146,7 @@ def learn(s: Session, step: int, kept: Sequence[Group], weights: NDArray[np.floa
         metrics["credit/shared_states"] = shared_states(
             batch.anchors, batch.mask, batch.turn_ids, batch.trajectory, batch.group
         )
-    return Learnt(metrics, turn_means(kept, batch, credit.advantages), after)
+    return Learnt(metrics, turn_means((*kept, *old), batch, credit.advantages), after)
 
 
 def turn_means(kept: Sequence[Group], batch: Batch, advantages: torch.Tensor) -> TurnAdvantages:
@@ -136,13 +160,12 @@ def turn_means(kept: Sequence[Group], batch: Batch, advantages: torch.Tensor) ->
     return means
 
 
-def filter_metrics(selection: Selection) -> dict[str, float]:
-    """How many groups the filter kept."""
-    kept = len(selection.kept)
+def filter_metrics(kept: int, gathered: Gathered) -> dict[str, float]:
+    """How many of the collected groups the filter kept."""
     return {
         "filter/kept_groups": float(kept),
-        "filter/kept_fraction": kept / max(1, len(selection.flat)),
-        "filter/flat_groups": float(selection.flat.mean()),
+        "filter/kept_fraction": kept / max(1, len(gathered.flat)),
+        "filter/flat_groups": float(gathered.flat.mean()),
     }
 
 

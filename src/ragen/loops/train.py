@@ -11,8 +11,10 @@ from ragen.config.schema import Config
 from ragen.envs import Environment
 from ragen.loops.carried import Carried
 from ragen.loops.guard import Guard, naming_the_checkpoint, roll_back
+from ragen.loops.opening import open_session
+from ragen.loops.plan import plan_session, with_environment
 from ragen.loops.run_evaluations import evaluate_all, stored_report
-from ragen.loops.session import Session, open_session, plan_session, with_environment
+from ragen.loops.session import Session
 from ragen.loops.step import train_step
 from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.metrics.evaluation import EvalReport

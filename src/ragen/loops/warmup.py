@@ -19,13 +19,12 @@ from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
 from ragen.learn.supervised import supervised_epoch
 from ragen.loops.compose import Agent, World, build_agent, build_rules
+from ragen.loops.demonstrations import demonstrated
 from ragen.models.allocator import trim
 from ragen.models.cache import cache_dir, is_made, made_once
 from ragen.models.load import save_model
 from ragen.models.resolve import resolve_model
-from ragen.rollout.demonstrations import demonstrate, demonstration_specs, optimal_player, random_player
-from ragen.rollout.instances import content_of
-from ragen.rollout.segments import segments
+from ragen.rollout.demonstrations import demonstration_specs, optimal_player, random_player
 from ragen.runs.listener import Listener
 from ragen.seeding import derive, generator
 
@@ -66,17 +65,8 @@ def demonstration_rows(
         ConfigError: every one is an instance of the evaluation set.
     """
     player = optimal_player if config.warmup.data == "oracle" else random_player
-    rules = build_rules(config.rollout, agent.max_context)
-    rows: list[Segment] = []
-    faults: list[str] = []
-    for spec in demonstration_specs(world.name, seed=config.seed, count=config.warmup.demonstrations):
-        if held_out and content_of(world.make, spec.instance_seed) in held_out:
-            continue
-        trajectory = demonstrate(spec, world.make, agent.renderer, rules, player)
-        if trajectory.error:
-            faults.append(trajectory.error)
-        else:
-            rows += segments(trajectory)
+    specs = demonstration_specs(world.name, seed=config.seed, count=config.warmup.demonstrations)
+    rows, faults = demonstrated(specs, player, world, held_out, agent, build_rules(config.rollout, agent.max_context))
     if not rows and faults:
         raise EnvironmentFault(f"every demonstration of '{world.name}' failed; the first said: {faults[0]}")
     if not rows:

@@ -16,6 +16,7 @@ numbers as below without the prefix, with intervals as pairs, the reference play
 _ABOUT = {
     "rollout": "The collected batch, before the filter. The definitions are the functions of `ragen.metrics`.",
     "filter": "What the uncertainty filter did.",
+    "replay": "Groups of the replay buffer that joined the update (docs/collection.md).",
     "credit": "The advantages, before the update.",
     "update": "What the update did (`ragen.learn.UpdateStats`).",
     "diagnostics": "Every `diagnostics.every` steps, before the update ([collapse.md](collapse.md)).",

@@ -36,12 +36,14 @@ def collect(
     params: SamplingParams,
     batch: int | None = None,
     progress: Progress | None = None,
+    all_may_fail: bool = False,
 ) -> Collection:
     """Play the episodes of ``specs``, ``batch`` at a time (None = all at once), and group them.
 
     A group keeps the members that ended without a fault; statistics are taken over those (case F6). If *every* episode
     fails, EnvironmentFault is raised with the first message: the environment itself is broken. Where it is the prompt that
-    never fits into the context, that is a ConfigError.
+    never fits into the context, that is a ConfigError. With ``all_may_fail`` (a few episodes more of an environment that is
+    known to work) neither is raised.
     """
     size = batch or max(1, len(specs))
     played: list[Trajectory] = []
@@ -53,7 +55,7 @@ def collect(
         played.extend(runner.trajectory(sampler.version) for runner in runners)
         fault = fault or next((runner.fault for runner in runners if runner.fault is not None), None)
     errors = tuple(t for t in played if t.end is EndReason.ERROR)
-    if specs and len(errors) == len(specs):
+    if specs and len(errors) == len(specs) and not all_may_fail:
         if isinstance(fault, ConfigError):
             raise fault
         raise EnvironmentFault(

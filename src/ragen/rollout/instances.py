@@ -94,31 +94,29 @@ def training_specs(
     make_env: EnvironmentFactory,
     *,
     seed: int,
-    step: int,
-    groups: int,
+    first: int,
+    instances: Sequence[int],
     members: int,
     held_out: frozenset[str],
 ) -> list[EpisodeSpec]:
-    """The episodes of training step ``step`` (from 0): P groups × G members.
+    """The episodes of groups number ``first``, ``first`` + 1, …: G members each of the training ``instances``, by number.
 
-    Instance numbers go on from step to step (step · P + slot), so a resumed run sees what an unbroken one sees. An instance
-    whose content is in ``held_out`` is replaced by the next draw of the same number, at most MAX_TRIES times.
+    The number of a group names its chances (slips, sampling): an instance played again meets others. An instance whose
+    content is in ``held_out`` is replaced by the next draw of the same number, at most MAX_TRIES times.
     """
-    specs = []
-    for index in range(step * groups, (step + 1) * groups):
-        instance_seed = _free_instance(env, make_env, seed, index, held_out)
-        specs += [
-            EpisodeSpec(
-                env=env,
-                group=index,
-                member=member,
-                instance_seed=instance_seed,
-                dynamics_seed=derive(seed, "train", "dynamics", index, member),
-                sampling_seed=derive(seed, "train", "sampling", index, member),
-            )
-            for member in range(members)
-        ]
-    return specs
+    return [
+        EpisodeSpec(
+            env=env,
+            group=group,
+            member=member,
+            instance_seed=instance_seed,
+            dynamics_seed=derive(seed, "train", "dynamics", group, member),
+            sampling_seed=derive(seed, "train", "sampling", group, member),
+        )
+        for group, instance in enumerate(instances, start=first)
+        for instance_seed in (_free_instance(env, make_env, seed, instance, held_out),)
+        for member in range(members)
+    ]
 
 
 def _free_instance(env: str, make_env: EnvironmentFactory, seed: int, index: int, held_out: frozenset[str]) -> int:

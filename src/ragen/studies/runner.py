@@ -55,7 +55,7 @@ class StudyListener(Protocol):
         """From time to time."""
 
     def on_end(self, run: StudyRun, what: str) -> None:
-        """A run has ended: ``what`` is "done", "interrupted", or why it failed."""
+        """A run has ended: ``what`` is "done" (with its steps, where it ended early), "interrupted", or why it failed."""
 
     def on_message(self, text: str) -> None:
         """Something worth a line."""
@@ -167,7 +167,8 @@ class _Pool:
             if status == 0:
                 self.place.finish(run, time.monotonic() - since, keep_checkpoints=self.keep_checkpoints)
                 self.finished.append(name)
-                self.listener.on_end(run, "done")
+                steps, planned = self.place.steps_done(run), run.config.steps
+                self.listener.on_end(run, "done" if steps >= planned else f"done, ended after {steps} of {planned} steps")
             elif self.told:
                 self.listener.on_end(run, "interrupted")
             else:

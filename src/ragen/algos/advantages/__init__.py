@@ -6,6 +6,7 @@ from ragen.algos.advantages.dr_grpo import dr_grpo
 from ragen.algos.advantages.gae import gae
 from ragen.algos.advantages.gigpo import gigpo
 from ragen.algos.advantages.grpo import grpo
+from ragen.algos.advantages.none import none
 from ragen.algos.advantages.pass_at_k import pass_at_k
 from ragen.algos.advantages.reinforce import reinforce, running_mean
 from ragen.algos.advantages.reinforce_pp import reinforce_pp
@@ -23,6 +24,7 @@ __all__ = [
     "gae",
     "gigpo",
     "grpo",
+    "none",
     "pass_at_k",
     "register_advantage",
     "reinforce",

@@ -1,0 +1,117 @@
+"""What preference losses learn from: which trajectories or turns are better than which others.
+
+Shapes: R rows, T tokens, M trajectories, U units (trajectories or turns), Q pairs.
+"""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ragen.algos.reduce import unit_sums
+
+Pairing = Literal["best-worst", "all"]
+
+
+def trajectory_returns(rewards: Tensor, mask: Tensor, trajectory: Tensor) -> Tensor:
+    """R(τ) = Σ rewards over the sampled tokens of all rows of a trajectory: (M,) float64.
+
+    ``rewards``, ``mask`` (R, T); ``trajectory`` (R,) numbers 0 … M−1.
+    """
+    count = int(trajectory.max()) + 1 if trajectory.numel() else 0
+    sums = torch.zeros(count, dtype=torch.float64)
+    return sums.index_add(0, trajectory, torch.where(mask, rewards, 0).to(torch.float64).sum(1))
+
+
+def turn_numbers(mask: Tensor, turn_ids: Tensor, trajectory: Tensor) -> Tensor:
+    """Number the turns of all trajectories 0 … U−1, in (trajectory, turn) order: (R, T) int64, −1 off the mask."""
+    longest = int(turn_ids.max()) + 1 if turn_ids.numel() else 1
+    numbers = torch.full(mask.shape, -1, dtype=torch.int64)
+    keys = (trajectory[:, None] * longest + turn_ids.to(torch.int64))[mask]
+    numbers[mask] = torch.unique(keys, return_inverse=True)[1]
+    return numbers
+
+
+def returns_to_go(rewards: Tensor, mask: Tensor, turns: Tensor, trajectory: Tensor) -> Tensor:
+    """The return from each turn on, its own reward included: (U,) float64.
+
+    ``turns`` (R, T) from `turn_numbers`; ``rewards``, ``mask`` (R, T); ``trajectory`` (R,). A turn stands in one row.
+    """
+    totals = unit_sums(rewards.to(torch.float64), mask, turns)
+    owner = torch.zeros(len(totals), dtype=torch.int64)
+    owner[turns[mask]] = trajectory[:, None].expand(mask.shape)[mask]
+    for turn in range(len(totals) - 2, -1, -1):  # the turns of a trajectory have consecutive numbers
+        if owner[turn] == owner[turn + 1]:
+            totals[turn] += totals[turn + 1]
+    return totals
+
+
+def turn_contents(ids: Tensor, mask: Tensor, turns: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    """(histories, replies), both (U,) int64: turns with equal numbers in the first follow the same tokens, in one group of
+    ``group`` (R,); with equal numbers in the second they sampled the same tokens.
+
+    A turn's history is what stands before its first sampled token in its row, ``ids`` (R, T).
+    """
+    count = int(turns.max()) + 1 if turns.numel() else 0
+    histories, replies = torch.zeros(count, dtype=torch.int64), torch.zeros(count, dtype=torch.int64)
+    before: dict[tuple[int, bytes], int] = {}
+    sampled: dict[bytes, int] = {}
+    table, numbers, groups = ids.numpy(), torch.where(mask, turns, -1).numpy(), group.tolist()
+    for r in range(len(table)):
+        for turn in np.unique(numbers[r][numbers[r] >= 0]):
+            own = np.flatnonzero(numbers[r] == turn)
+            histories[turn] = before.setdefault((groups[r], table[r, : own[0]].tobytes()), len(before))
+            replies[turn] = sampled.setdefault(table[r, own].tobytes(), len(sampled))
+    return histories, replies
+
+
+def preference_pairs(
+    values: Tensor, alike: Tensor, *, pairing: Pairing, margin: float = 0.0, contents: Tensor | None = None
+) -> Tensor:
+    """(Q, 2) int64: the better and the worse one of units that are ``alike`` (U,), by their ``values`` (U,).
+
+    - ``best-worst``: the unit of the highest value against that of the lowest, one pair of each set of alike units (of
+      equal values the lower number)
+    - ``all``: every two units
+
+    A pair needs a difference above ``margin`` ≥ 0, and, where ``contents`` (U,) are given, different ones: the gradients of
+    equal replies cancel. Pairs are in ascending order of (set, better, worse).
+    """
+    value, content = values.numpy(), None if contents is None else contents.numpy()
+    pairs: list[tuple[int, int]] = []
+    for units in _sets(alike.numpy()):
+        if pairing == "all":
+            candidates = [(i, j) for i in units for j in units]
+        else:
+            candidates = [(units[np.argmax(value[units])], units[np.argmin(value[units])])]
+        pairs += [
+            (int(i), int(j))
+            for i, j in candidates
+            if value[i] - value[j] > margin and (content is None or content[i] != content[j])
+        ]
+    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+
+
+def preference_labels(returns: Tensor, group: Tensor, threshold: float | None) -> Tensor:
+    """(M,) int64: 1 = a good trajectory, −1 = a bad one, 0 = neither.
+
+    With a ``threshold``: good iff its return is above it, else bad. Without: above or below the mean of its ``group`` (M,);
+    in a flat group (largest return = smallest) and at the mean exactly, neither.
+    """
+    if threshold is not None:
+        return torch.where(returns > threshold, 1, -1)
+    labels = torch.zeros(len(returns), dtype=torch.int64)
+    for units in _sets(group.numpy()):
+        inside = returns[units]
+        if inside.max() > inside.min():
+            labels[units] = (inside - inside.mean()).sign().to(torch.int64)
+    return labels
+
+
+def _sets(alike: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The numbers of the units of each set, ascending."""
+    order = np.argsort(alike, kind="stable")
+    starts = np.flatnonzero(np.diff(alike[order])) + 1
+    return [units.astype(np.int64) for units in np.split(order, starts) if units.size]

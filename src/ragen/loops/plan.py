@@ -1,0 +1,97 @@
+"""What can be known of a run, and refused, before a model is loaded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ragen.algos.advantages import AdvantageEstimator, advantages
+from ragen.config.schema import Config
+from ragen.envs import Environment
+from ragen.errors import CheckpointError, ConfigError
+from ragen.learn.lora import require_peft
+from ragen.loops.carried import Carried
+from ragen.loops.compose import World, build_shaping, build_world
+from ragen.loops.demonstrations import check_oracle, mixed_specs
+from ragen.loops.loss_checks import check_loss
+from ragen.loops.requirements import check_rule
+from ragen.models.device import choose_device
+from ragen.rollout.instances import contents, evaluation_specs, training_specs
+from ragen.rollout.pool import visited
+from ragen.rollout.runner import EnvironmentFactory
+from ragen.rollout.shaping import Shaping
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What can be known of a run, and refused, before a model is loaded."""
+
+    config: Config
+    world: World
+    stages: tuple[World, ...]
+    others: tuple[World, ...]
+    estimator: AdvantageEstimator
+    shaping: Shaping
+    held_out: frozenset[str]
+
+
+def with_environment(config: Config, env: type[Environment] | EnvironmentFactory | None) -> Config:
+    """The settings with the environment in full: where its class lies, and the settings it was given."""
+    return config.model_copy(update={"env": dict(build_world(config.env, env).spec)})
+
+
+def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None) -> Plan:
+    """Check everything that can be checked without a model."""
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
+    choose_device(config.model.device)
+    if config.model.lora.rank:
+        require_peft()
+    world = build_world(config.env, env)
+    stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
+    others = tuple(build_world({"name": name}) for name in config.eval.also)
+    estimator = advantages.get(config.advantage.name)
+    check_loss(config)
+    check_oracle(config, world)
+    check_rule(config, estimator, world.make)
+    shaping = build_shaping(config.reward, world)
+    return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))
+
+
+def stage_world(config: Config, number: int, env: type[Environment] | EnvironmentFactory | None) -> World:
+    """The world of a curriculum's stage ``number`` (from 0): the run's own with the stage's settings on top."""
+    try:
+        return build_world({**config.env, **config.curriculum.stages[number].env}, env)
+    except ConfigError as error:
+        raise ConfigError(f"curriculum.stages, stage {number + 1}: {error}") from None
+
+
+def held_out_contents(config: Config, worlds: Sequence[World]) -> frozenset[str]:
+    """Content keys of the evaluation instances of these worlds: training and warm-up leave them out."""
+    if config.eval.episodes == 0:
+        return frozenset()
+    specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)
+    return frozenset().union(*(contents(world.make, specs) for world in worlds))
+
+
+def check_held_out(plan: Plan, trained: Config, carried: Carried, steps: int) -> None:
+    """With other evaluation settings than before, nothing of the ``steps`` done may be among the evaluation instances."""
+    if not plan.held_out or trained.eval == plan.config.eval:
+        return
+    before = held_out_contents(trained, (plan.world, *(build_world({"name": name}) for name in trained.eval.also)))
+    pool = visited(trained.seed, trained.rollout.instances, carried.cursor)
+    seen: set[str] = set()
+    for world, groups in zip((*plan.stages, plan.world), carried.spans(), strict=False):
+        instances = (pool if groups else ()) if trained.rollout.instances else groups
+        specs = training_specs(
+            world.name, world.make, seed=trained.seed, first=0, instances=instances, members=1, held_out=before
+        )
+        seen |= contents(world.make, specs) & plan.held_out
+    shown = [spec for step in range(steps) for spec in mixed_specs(trained, plan.world.name, step)]
+    seen |= (contents(plan.world.make, shown) - before) & plan.held_out
+    if seen:
+        raise CheckpointError(
+            f"with eval.episodes {plan.config.eval.episodes}, eval.seed {plan.config.eval.seed} and eval.also "
+            f"{list(plan.config.eval.also)} {len(seen)} evaluation instances are among those the run has trained on: keep "
+            "the run's own, or evaluate other instances without going on (ragen eval RUN --seed S)"
+        )
