@@ -36,7 +36,7 @@ def test_the_loss_of_recorded_rows_is_the_clipped_ratio_to_the_behaviour_policy(
     by_hand = -(token_weights(batch.mask, batch.trajectory, "trajectory-mean") * surrogate).sum()
     stats = run(policy, batch, credit=credit, loss=LOSS, recorded=recorded)
     assert stats.policy_loss == pytest.approx(float(by_hand), abs=1e-5)
-    assert min(stats.clip_low or 0, stats.clip_high or 0) > 0
+    assert min(stats.rule["clip_low"], stats.rule["clip_high"]) > 0
 
 
 def test_recorded_rows_keep_their_ratio_in_every_mini_batch_and_pass(make_model: Any, make_groups: Any) -> None:
@@ -55,7 +55,7 @@ def test_without_marks_nothing_recorded_enters(make_model: Any, make_groups: Any
         policy, batch, marks = case(make_model, make_groups)
         stats = run(policy, batch, loss=LOSS, recorded=marks & recorded if recorded is not None else None)
         assert (stats.replay_ratio_mean, stats.replay_ratio_max, stats.replay_ess) == (None, None, None)
-        assert (stats.clip_low, stats.clip_high) == (0.0, 0.0)
+        assert (stats.rule["clip_low"], stats.rule["clip_high"]) == (0.0, 0.0)
         moved.append(weights(policy))
     assert all(moved[0][name].equal(moved[1][name]) for name in moved[0])
 

@@ -76,12 +76,17 @@ def update(
                 terms = accumulate(policy, mini, tables, loss, untouched=untouched, critic_only=critic_only, share=share)
                 if imitation is not None:
                     _imitate(policy, imitation, imitation.part(index, len(minis)), microbatch_tokens, terms)
-                step = optimizer.step({"loss": terms.scalars["loss"]})
-                non_finite += step.skipped
-                if not step.skipped:
-                    for name, value in ({"grad_norm": step.grad_norm} | terms.metrics()).items():
-                        sums[name].append(value)
+                non_finite += not _step(optimizer, terms, sums)
     return _stats(batch, tables, learned, sums, optimizer, non_finite, imitation)
+
+
+def _step(optimizer: Optimizer, terms: Terms, sums: Mapping[str, list[float]]) -> bool:
+    """Take the step and note its numbers; False where it was left out."""
+    step = optimizer.step({"loss": terms.scalars["loss"]})
+    if not step.skipped:
+        for name, value in ({"grad_norm": step.grad_norm} | terms.metrics()).items():
+            sums[name].append(value)
+    return not step.skipped
 
 
 def _imitate(policy: Policy, imitation: Imitation, rows: list[int], budget: int, terms: Terms) -> None:

@@ -74,8 +74,8 @@ def _useless(config: Config, key: str, value: object, uses: Callable[[AdvantageE
 
 
 def _named(fits: Callable[[AdvantageEstimator], bool]) -> str:
-    """The registered rules that fit, as words."""
-    names: Iterable[str] = (name for name in advantages if fits(advantages.get(name)))
+    """The registered rules that fit, as words; `none` is no remedy, it goes with other losses only."""
+    names: Iterable[str] = (name for name in advantages if name != "none" and fits(advantages.get(name)))
     return " or ".join(f"'{name}'" for name in names)
 
 
