@@ -49,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 3, "optim.warmup_steps": 4},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
     "resample-replay": {
-        "rollout.resample": 2,
+        "rollout.resample": 1,
         "filter.metric": "entropy",
         "filter.strategy": "top_k",
         "filter.value": 2,
