@@ -77,8 +77,8 @@ def preference_pairs(
       equal values the lower number)
     - ``all``: every two units
 
-    A pair needs a difference above ``margin`` ≥ 0 (and above rounding), and, where ``contents`` (U,) are given, different ones: the gradients of
-    equal replies cancel. Pairs are in ascending order of (set, better, worse).
+    A pair needs a difference above ``margin`` ≥ 0 (and above rounding), and, where ``contents`` (U,) are given, different
+    ones: the gradients of equal replies cancel. Pairs are in ascending order of (set, better, worse).
     """
     value, content = values.numpy(), None if contents is None else contents.numpy()
     pairs: list[tuple[int, int]] = []
@@ -99,8 +99,8 @@ def preference_pairs(
 def preference_labels(returns: Tensor, group: Tensor, threshold: float | None) -> Tensor:
     """(M,) int64: 1 = a good trajectory, −1 = a bad one, 0 = neither.
 
-    With a ``threshold``: good iff its return is above it, else bad. Without: above or below the mean of its ``group`` (M,) by
-    more than rounding; else neither, as in a flat group.
+    With a ``threshold``: good iff its return is above it, else bad. Without: above or below the mean of its ``group`` (M,)
+    by more than rounding; else neither, as in a flat group.
     """
     if threshold is not None:
         return torch.where(returns > threshold, 1, -1)

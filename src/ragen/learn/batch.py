@@ -18,8 +18,9 @@ class Batch:
 
     ``ids`` (R, T) int64, padding holds the pad id but is never recognised by it; ``lengths`` (R,) int64; ``positions``
     (R, T) int64 0, 1, …; ``mask`` (R, T) bool, True = sampled by the policy; ``behaviour_logprobs`` (R, T) float32 nats, 0
-    off mask; ``turn_ids`` (R, T) int32, −1 off mask; ``rewards`` (R, T) float64 (equal returns stay equal); ``trajectory`` and ``group`` (R,) int64,
-    numbered from 0 in the order given; ``truncated`` (R,) bool: the row's episode was cut, not ended by its environment;
+    off mask; ``turn_ids`` (R, T) int32, −1 off mask; ``rewards`` (R, T) float64, so that equal returns stay equal;
+    ``trajectory`` and ``group`` (R,) int64, numbered from 0 in the order given; ``truncated`` (R,) bool: the row's episode
+    was cut, not ended by its environment;
     ``anchors`` (R, T) int64: a number for each state that a turn of the group began in, −1 where it is not known.
     """
 
