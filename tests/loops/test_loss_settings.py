@@ -143,9 +143,11 @@ class Flat(Bandit):
 
 
 @pytest.mark.e2e
-def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path) -> None:
+@pytest.mark.parametrize("credit", ["grpo", "ppo"])
+def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path, credit: str) -> None:
+    """With a critic too, whose advantages are not 0 in a flat group."""
     result = ragen.train(
-        "bandit-starpo-s-grpo-tiny",
+        f"bandit-starpo-s-{credit}-tiny",
         {
             "run.root": str(tmp_path),
             "warmup.data": "none",
