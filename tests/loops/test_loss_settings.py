@@ -141,16 +141,18 @@ def test_settings_reach_the_update() -> None:
 
 
 class Flat(Bandit):
-    """Every pull pays the same and no reply is punished: all groups are flat."""
+    """Every pull pays the same: all groups are flat."""
 
     def step(self, action: str) -> Step:
         return dataclasses.replace(super().step(action), reward=0.0)
 
 
 @pytest.mark.e2e
-def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path) -> None:
+@pytest.mark.parametrize("credit", ["grpo", "ppo"])
+def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path, credit: str) -> None:
+    """With a critic too, whose advantages are not 0 in a flat group."""
     result = ragen.train(
-        "bandit-starpo-s-grpo-tiny",
+        f"bandit-starpo-s-{credit}-tiny",
         {
             "run.root": str(tmp_path),
             "warmup.data": "none",
@@ -160,7 +162,7 @@ def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path
             "rollout.groups": 2,
             "rollout.members": 2,
             "rollout.max_new_tokens": 4,
-            "rollout.format_penalty": 0.0,
+            "rollout.format_penalty": -0.5,  # of every reply: four tokens hold no valid answer
             "loss.sft_coef": 0.5,
             "loss.entropy_coef": 0.0,
         },
