@@ -194,6 +194,67 @@ def test_a_run_in_another_process_is_left_alone(plan, place, world):
     assert run.name not in dict(world.started)
 
 
+def test_what_another_process_did_or_took_since_the_beginning_is_left_as_it_is(plan, place, world, make_done):
+    first, second, third, _ = plan.runs().values()
+    other = type(place)(place.root)
+
+    class Meanwhile(Listener):
+        def on_begin(self, states, workers, threads):
+            super().on_begin(states, workers, threads)
+            make_done(second, 1, 1, [0.5] * 20)
+            assert other.claim(third)
+
+    listener = Meanwhile()
+    result = run_study(plan, place, listener, workers=1, threads=1, start=world)
+    assert listener.states[second.name] == listener.states[third.name] == "new"
+    assert {second.name, third.name}.isdisjoint(dict(world.started))
+    assert (second.name in result.done, result.busy, result.failed) == (True, (third.name,), ())
+    assert listener.ends[second.name] == "done by another process"
+    assert listener.ends[third.name] == "left to another process"
+    assert (place.path(second) / "eval" / "after.json").is_file()
+    assert listener.progress[-1].done == listener.progress[-1].total
+    other.release(third)
+    assert [place.state(run) for run in (first, second, third)] == ["done", "done", "new"]
+    assert list(place.logs.glob("*.lock")) == []
+
+
+def test_a_run_is_claimed_until_it_has_ended(plan, place, world):
+    other, seen = type(place)(place.root), []
+
+    class Watching(Listener):
+        def on_progress(self, progress):
+            seen.append([other.state(run) for run, _ in progress.running])
+
+    world.outcomes = dict.fromkeys(plan.runs(), (2, 2))
+    run_study(plan, place, Watching(), workers=2, threads=1, start=world)
+    assert ["busy", "busy"] in seen
+    assert {state for states in seen for state in states} == {"busy"}
+    assert {other.state(run) for run in plan.runs().values()} == {"new"}
+
+
+def test_a_kill_while_a_run_is_finished_does_not_lose_it(plan, place, world, monkeypatch):
+    from ragen.studies import place as module
+
+    def killed(path, ignore_errors=False):
+        raise KeyboardInterrupt
+
+    run = begun(plan, place, 20)
+    monkeypatch.setattr(module.shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        place.finish(run, 1.0, keep_checkpoints=False)
+    assert place.state(run) == "done"
+
+
+def test_the_log_holds_the_last_start_only(tmp_path):
+    log = tmp_path / "logs" / "run.log"
+    log.parent.mkdir()
+    log.write_text("error: of an earlier start\n")
+    process = runner.start_process(["nothing-like-it"], log)
+    assert process.wait() == 2
+    assert "unknown preset 'nothing-like-it'" in runner._last_words(log, 2)
+    assert "earlier" not in log.read_text()
+
+
 @pytest.mark.parametrize("done", [True, False])
 def test_a_directory_with_other_settings_is_refused_with_what_to_do(plan, place, world, done, make_done):
     run = next(iter(plan.runs().values()))
