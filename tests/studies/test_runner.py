@@ -6,6 +6,7 @@ import signal
 import threading
 
 import pytest
+from tests.studies.conftest import TEXT
 
 from ragen.config import load_config
 from ragen.errors import CheckpointError
@@ -13,7 +14,9 @@ from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
 from ragen.runs.resume import write_settings
 from ragen.studies import runner
+from ragen.studies.grid import plan_study
 from ragen.studies.runner import run_study
+from ragen.studies.schema import parse_study
 
 
 class Listener:
@@ -132,6 +135,22 @@ def test_the_settings_that_a_run_is_started_with_say_where_and_how_it_is_kept(pl
     assert (config.run.root, config.run.name, config.run.keep) == (str(place.runs), name, 1)
     assert (config.run.checkpoint_every, config.run.trajectories_every) == (5, 5)
     assert config.run.threads == 1  # the preset's own number goes before the runner's
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),  # keep, checkpoint_every, trajectories_every
+    [
+        ("run.keep: 3", (3, 5, 5)),
+        ("run: {checkpoint_every: 2, trajectories_every: 1}", (1, 2, 1)),
+        ("echo_trap: {action: rollback, window: 4}", (2, 50, 5)),
+        ("echo_trap: {action: rollback, window: 4}, run: {keep: 4, checkpoint_every: 3}", (4, 3, 5)),
+    ],
+)
+def test_what_a_study_or_a_rollback_needs_of_the_checkpoints_stands(place, settings, kept):
+    plan = plan_study(parse_study(TEXT.replace("{steps: 20}", f"{{steps: 20, {settings}}}"), "t"), "t")
+    (file,) = place.prepare(next(iter(plan.runs().values())), threads=1)
+    run = load_config(file).run  # validated as `ragen train` does it
+    assert (run.keep, run.checkpoint_every, run.trajectories_every) == kept
 
 
 def test_checkpoints_of_done_runs_go_unless_the_study_keeps_them(plan, place, world):

@@ -20,6 +20,7 @@ from ragen.studies.outcomes import parse_outcome
 from ragen.studies.schema import Study
 
 PLACE = "run"  # the section that says where and how a run is kept, not what is trained
+ROLLED_BACK = ("keep", "checkpoint_every")  # but for these: what a rollback of the Echo-Trap detector returns to
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,12 @@ def run_name(config: Config) -> str:
     """The name of a run's directory, made from its settings: runs that train alike share it, whichever study they are of.
 
     The digest is of all settings that differ from the schema's defaults, so that a setting added later changes no name.
-    The section ``run`` does not count: it says where things are kept and on how many threads.
+    The section ``run`` does not count: it says where things are kept and on how many threads; but for the checkpoints where
+    the Echo-Trap detector returns to them.
     """
     values = config.model_dump(mode="json", exclude={PLACE}, exclude_defaults=True)
+    if config.echo_trap.action == "rollback":
+        values[PLACE] = config.run.model_dump(include=set(ROLLED_BACK))
     values["env"] = config.env
     digest = hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=5).hexdigest()
     words = (label(str(config.env["name"])), paper_name(config).lower(), config.advantage.name, f"seed{config.seed}", digest)

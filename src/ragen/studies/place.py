@@ -1,8 +1,8 @@
 """Where a study's runs and reports lie, and in which state each run is.
 
 ``root/runs/NAME/`` a run's directory, shared by all studies with that run; ``root/logs/NAME.yaml`` its settings,
-``NAME.log`` what it printed and, while a study works on it, ``NAME.lock``; ``root/STUDY-SIZE.md`` and so on the reports. A run
-that is done has a ``done.json``.
+``NAME.log`` what it printed and, while a study works on it, ``NAME.lock``; ``root/STUDY-SIZE.md`` and so on the reports. A
+run that is done has a ``done.json``.
 """
 
 import json
@@ -21,7 +21,7 @@ from ragen.runs.directory import RunDirectory
 from ragen.runs.disk import clear_disk_errors, read_json, write_text
 from ragen.runs.lock import locked
 from ragen.runs.resume import differences
-from ragen.studies.grid import PLACE, StudyRun
+from ragen.studies.grid import PLACE, ROLLED_BACK, StudyRun
 from ragen.studies.outcomes import Record
 
 State = Literal["new", "begun", "busy", "done"]
@@ -128,17 +128,18 @@ class Place:
         return [str(settings)]
 
     def _kept_here(self, config: Config, name: str, threads: int) -> Config:
-        """The settings with where and how this run is kept: few checkpoints, and a sample of its trajectories."""
-        section = config.run.model_copy(
-            update={
-                "root": str(self.runs),
-                "name": name,
-                "keep": 1,
-                "checkpoint_every": max(1, config.steps // SAVED),
-                "trajectories_every": max(1, config.steps // STORED),
-                "threads": config.run.threads or threads,
-            }
-        )
+        """The settings with where and how this run is kept: few checkpoints, and a sample of its trajectories.
+
+        What the study sets itself stands, and so do the checkpoints that a rollback returns to.
+        """
+        few = {
+            "keep": 1,
+            "checkpoint_every": max(1, config.steps // SAVED),
+            "trajectories_every": max(1, config.steps // STORED),
+        }
+        own = {*config.run.model_fields_set, *(ROLLED_BACK if config.echo_trap.action == "rollback" else ())}
+        where = {"root": str(self.runs), "name": name, "threads": config.run.threads or threads}
+        section = config.run.model_copy(update={**{key: value for key, value in few.items() if key not in own}, **where})
         return config.model_copy(update={"run": section})
 
     def finish(self, run: StudyRun, seconds: float, *, keep_checkpoints: bool) -> None:
