@@ -117,10 +117,21 @@ def _check_environments(study: Study, configs: Sequence[Config]) -> None:
 
 
 def _filled(preset: str, values: Mapping[str, str]) -> str:
-    for _, field, _, _ in Formatter().parse(preset):
+    """The preset's name with the axes' values in it."""
+    try:
+        parts = list(Formatter().parse(preset))
+        wrong = "no conversion or format" if any(form or conversion for _, _, form, conversion in parts) else ""
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
+        raise ConfigError(
+            f"preset is {preset!r}: {wrong}; {{AXIS}} stands for the value of an axis ({', '.join(values)}), "
+            "{{ and }} for braces"
+        )
+    for _, field, _, _ in parts:
         if field is not None and field not in values:
             raise ConfigError(f"preset '{preset}': there is no axis '{field}': {nearest(field, list(values))}")
-    return preset.format_map(values)
+    return "".join(text + ("" if field is None else values[field]) for text, field, _, _ in parts)
 
 
 def run_name(config: Config) -> str:
