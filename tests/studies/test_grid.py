@@ -57,6 +57,13 @@ def test_a_name_is_made_of_what_is_trained_and_not_of_where_it_is_kept():
     assert names[4].startswith("bandit-starpo-grpo-seed1-")
 
 
+def test_checkpoints_count_in_a_name_where_a_rollback_returns_to_them():
+    trap = ["--echo_trap.action", "rollback", "--echo_trap.window", "4"]
+    for more, names in (([], 1), (trap, 2)):
+        words = (["--run.checkpoint_every", every, "--run.keep", "4", *more] for every in ("5", "10"))
+        assert len({run_name(load_config("bandit-starpo-grpo-tiny", each)) for each in words}) == names
+
+
 class LaterLoss(LossConfig):
     """The section of a later version, which has one setting more."""
 
@@ -82,9 +89,20 @@ def test_a_setting_added_later_changes_a_name_only_where_it_is_used():
         ("{steps: 20}", "{env.low_rewrd: 1}", "low_reward"),
         ("{steps: 20}", "{eval.also: [bandt]}", "did you mean 'bandit'"),
         ("{steps: 20}", "{eval.episodes: 0}", "eval.episodes is 0"),
+        ("{steps: 20}", "{echo_trap.action: rollback, run.keep: 1}", "set run.keep to 2 or more"),
         ("filter.value: 0.5", "filter.value: 5", r"keep 50: filter.value is 5"),
         ('"{environment}-starpo', '"{enviroment}-starpo', "no axis 'enviroment': did you mean 'environment'"),
         ("-starpo-grpo-tiny", "-starpo-gpro-tiny", "unknown preset"),
+        (
+            '"{environment}-starpo',
+            '"{environment-starpo',
+            r"preset is '\{environment-starpo.*expected '\}'.*environment, keep\)",
+        ),
+        ('"{environment}-starpo', '"{environment!z}-starpo', "preset is .*no conversion or format; .AXIS. stands for"),
+        ('"{environment}-starpo', '"{environment:>9}-starpo', "no conversion or format"),
+        ('"{environment}-starpo', '"}-starpo', "preset is '}-starpo.*Single '}'"),
+        ('"{environment}-starpo', '"{}-starpo', "there is no axis ''"),
+        ('"{environment}-starpo', '"{environment.x}-starpo', "there is no axis 'environment.x'"),
         ("[success, start,", "[success, 'success:sokoban', start,", r"success:sokoban.*no run is evaluated on 'sokoban'"),
         ("filter.strategy: top_fraction, filter.value: 0.5", "filter.strategy: none, run.keep: 3", "have the same settings"),
     ],

@@ -6,6 +6,7 @@ import signal
 import threading
 
 import pytest
+from tests.studies.conftest import TEXT
 
 from ragen.config import load_config
 from ragen.errors import CheckpointError
@@ -13,7 +14,9 @@ from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
 from ragen.runs.resume import write_settings
 from ragen.studies import runner
+from ragen.studies.grid import plan_study
 from ragen.studies.runner import run_study
+from ragen.studies.schema import parse_study
 
 
 class Listener:
@@ -134,6 +137,22 @@ def test_the_settings_that_a_run_is_started_with_say_where_and_how_it_is_kept(pl
     assert config.run.threads == 1  # the preset's own number goes before the runner's
 
 
+@pytest.mark.parametrize(
+    ("settings", "kept"),  # keep, checkpoint_every, trajectories_every
+    [
+        ("run.keep: 3", (3, 5, 5)),
+        ("run: {checkpoint_every: 2, trajectories_every: 1}", (1, 2, 1)),
+        ("echo_trap: {action: rollback, window: 4}", (2, 50, 5)),
+        ("echo_trap: {action: rollback, window: 4}, run: {keep: 4, checkpoint_every: 3}", (4, 3, 5)),
+    ],
+)
+def test_what_a_study_or_a_rollback_needs_of_the_checkpoints_stands(place, settings, kept):
+    plan = plan_study(parse_study(TEXT.replace("{steps: 20}", f"{{steps: 20, {settings}}}"), "t"), "t")
+    (file,) = place.prepare(next(iter(plan.runs().values())), threads=1)
+    run = load_config(file).run  # validated as `ragen train` does it
+    assert (run.keep, run.checkpoint_every, run.trajectories_every) == kept
+
+
 def test_checkpoints_of_done_runs_go_unless_the_study_keeps_them(plan, place, world):
     go(plan, place, world)
     run = next(iter(plan.runs().values()))
@@ -192,6 +211,67 @@ def test_a_run_in_another_process_is_left_alone(plan, place, world):
     assert listener.states[run.name] == "busy"
     assert result.busy == (run.name,)
     assert run.name not in dict(world.started)
+
+
+def test_what_another_process_did_or_took_since_the_beginning_is_left_as_it_is(plan, place, world, make_done):
+    first, second, third, _ = plan.runs().values()
+    other = type(place)(place.root)
+
+    class Meanwhile(Listener):
+        def on_begin(self, states, workers, threads):
+            super().on_begin(states, workers, threads)
+            make_done(second, 1, 1, [0.5] * 20)
+            assert other.claim(third)
+
+    listener = Meanwhile()
+    result = run_study(plan, place, listener, workers=1, threads=1, start=world)
+    assert listener.states[second.name] == listener.states[third.name] == "new"
+    assert {second.name, third.name}.isdisjoint(dict(world.started))
+    assert (second.name in result.done, result.busy, result.failed) == (True, (third.name,), ())
+    assert listener.ends[second.name] == "done by another process"
+    assert listener.ends[third.name] == "left to another process"
+    assert (place.path(second) / "eval" / "after.json").is_file()
+    assert listener.progress[-1].done == listener.progress[-1].total
+    other.release(third)
+    assert [place.state(run) for run in (first, second, third)] == ["done", "done", "new"]
+    assert list(place.logs.glob("*.lock")) == []
+
+
+def test_a_run_is_claimed_until_it_has_ended(plan, place, world):
+    other, seen = type(place)(place.root), []
+
+    class Watching(Listener):
+        def on_progress(self, progress):
+            seen.append([other.state(run) for run, _ in progress.running])
+
+    world.outcomes = dict.fromkeys(plan.runs(), (2, 2))
+    run_study(plan, place, Watching(), workers=2, threads=1, start=world)
+    assert ["busy", "busy"] in seen
+    assert {state for states in seen for state in states} == {"busy"}
+    assert {other.state(run) for run in plan.runs().values()} == {"new"}
+
+
+def test_a_kill_while_a_run_is_finished_does_not_lose_it(plan, place, world, monkeypatch):
+    from ragen.studies import place as module
+
+    def killed(path, ignore_errors=False):
+        raise KeyboardInterrupt
+
+    run = begun(plan, place, 20)
+    monkeypatch.setattr(module.shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        place.finish(run, 1.0, keep_checkpoints=False)
+    assert place.state(run) == "done"
+
+
+def test_the_log_holds_the_last_start_only(tmp_path):
+    log = tmp_path / "logs" / "run.log"
+    log.parent.mkdir()
+    log.write_text("error: of an earlier start\n")
+    process = runner.start_process(["nothing-like-it"], log)
+    assert process.wait() == 2
+    assert "unknown preset 'nothing-like-it'" in runner._last_words(log, 2)
+    assert "earlier" not in log.read_text()
 
 
 @pytest.mark.parametrize("done", [True, False])

@@ -20,6 +20,7 @@ from ragen.studies.outcomes import parse_outcome
 from ragen.studies.schema import Study
 
 PLACE = "run"  # the section that says where and how a run is kept, not what is trained
+ROLLED_BACK = ("keep", "checkpoint_every")  # but for these: what a rollback of the Echo-Trap detector returns to
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +117,33 @@ def _check_environments(study: Study, configs: Sequence[Config]) -> None:
 
 
 def _filled(preset: str, values: Mapping[str, str]) -> str:
-    for _, field, _, _ in Formatter().parse(preset):
+    """The preset's name with the axes' values in it."""
+    try:
+        parts = list(Formatter().parse(preset))
+        wrong = "no conversion or format" if any(form or conversion for _, _, form, conversion in parts) else ""
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
+        raise ConfigError(
+            f"preset is {preset!r}: {wrong}; {{AXIS}} stands for the value of an axis ({', '.join(values)}), "
+            "{{ and }} for braces"
+        )
+    for _, field, _, _ in parts:
         if field is not None and field not in values:
             raise ConfigError(f"preset '{preset}': there is no axis '{field}': {nearest(field, list(values))}")
-    return preset.format_map(values)
+    return "".join(text + ("" if field is None else values[field]) for text, field, _, _ in parts)
 
 
 def run_name(config: Config) -> str:
     """The name of a run's directory, made from its settings: runs that train alike share it, whichever study they are of.
 
     The digest is of all settings that differ from the schema's defaults, so that a setting added later changes no name.
-    The section ``run`` does not count: it says where things are kept and on how many threads.
+    The section ``run`` does not count: it says where things are kept and on how many threads; but for the checkpoints where
+    the Echo-Trap detector returns to them.
     """
     values = config.model_dump(mode="json", exclude={PLACE}, exclude_defaults=True)
+    if config.echo_trap.action == "rollback":
+        values[PLACE] = config.run.model_dump(include=set(ROLLED_BACK))
     values["env"] = config.env
     digest = hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=5).hexdigest()
     words = (label(str(config.env["name"])), paper_name(config).lower(), config.advantage.name, f"seed{config.seed}", digest)

@@ -1,5 +1,6 @@
 """What a run came to: named numbers, each a pure function of what the run recorded."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -134,7 +135,9 @@ def _reach(text: str, level: str) -> Outcome:
     try:
         number = float(level)
     except ValueError:
-        raise ConfigError(f"outcomes: '{text}' needs a success rate, such as reach:0.8") from None
+        number = math.nan
+    if not 0 < number <= 1:
+        raise ConfigError(f"outcomes: '{text}' needs a success rate above 0 and up to 1, such as reach:0.8")
     about = f"first step at which success in training, over 5 steps, is at least {number:g}"
     return Outcome(text, "step", about, lambda record: rise_step(record.curve("rollout/success"), number))
 

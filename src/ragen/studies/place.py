@@ -1,7 +1,8 @@
 """Where a study's runs and reports lie, and in which state each run is.
 
-``root/runs/NAME/`` a run's directory, shared by all studies with that run; ``root/logs/NAME.yaml`` its settings and
-``NAME.log`` what it printed; ``root/STUDY-SIZE.md`` and so on the reports. A run that is done has a ``done.json``.
+``root/runs/NAME/`` a run's directory, shared by all studies with that run; ``root/logs/NAME.yaml`` its settings,
+``NAME.log`` what it printed and, while a study works on it, ``NAME.lock``; ``root/STUDY-SIZE.md`` and so on the reports. A
+run that is done has a ``done.json``.
 """
 
 import json
@@ -13,13 +14,14 @@ from typing import Any, Literal
 from ragen.config import Config, load_config
 from ragen.config.yaml_text import dump_yaml
 from ragen.errors import CheckpointError
+from ragen.filelock import acquire, release
 from ragen.metrics.evaluation import EvalReport
 from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.directory import RunDirectory
-from ragen.runs.disk import read_json, write_text
+from ragen.runs.disk import clear_disk_errors, read_json, write_text
 from ragen.runs.lock import locked
 from ragen.runs.resume import differences
-from ragen.studies.grid import PLACE, StudyRun
+from ragen.studies.grid import PLACE, ROLLED_BACK, StudyRun
 from ragen.studies.outcomes import Record
 
 State = Literal["new", "begun", "busy", "done"]
@@ -34,6 +36,7 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runs, self.logs = root / "runs", root / "logs"
+        self._claims: dict[str, int] = {}
 
     def path(self, run: StudyRun) -> Path:
         """The run's directory."""
@@ -49,11 +52,15 @@ class Place:
         Raises CheckpointError where its directory holds a run with other settings.
         """
         path = self.path(run)
-        if not (path / "config.yaml").is_file():
+        begun = (path / "config.yaml").is_file()
+        if begun:
+            self._check_same(run)
+            if (path / DONE).is_file():
+                return "done"
+        if self._claimed_elsewhere(run):
+            return "busy"
+        if not begun:
             return "new"
-        self._check_same(run)
-        if (path / DONE).is_file():
-            return "done"
         try:
             with locked(path):
                 return "begun"
@@ -69,10 +76,43 @@ class Place:
                 "the directory away (mv) and it is run again, or give the study the old value"
             )
 
+    def claim(self, run: StudyRun) -> bool:
+        """Hold a run against other studies from before its start to after its end; False where another process has it.
+
+        The run's own lock does not do: the process that trains takes it, later than the decision to start it is made.
+        """
+        file = self._claim_file(run)
+        with clear_disk_errors("the claim of a run", file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handle = acquire(file, wait=False)
+        if handle is not None:
+            self._claims[run.name] = handle
+        return handle is not None
+
+    def release(self, run: StudyRun) -> None:
+        """Let go of a run that was claimed."""
+        handle = self._claims.pop(run.name, None)
+        if handle is not None:
+            release(self._claim_file(run), handle)
+
+    def _claim_file(self, run: StudyRun) -> Path:
+        return self.logs / f"{run.name}.lock"
+
+    def _claimed_elsewhere(self, run: StudyRun) -> bool:
+        file = self._claim_file(run)
+        if run.name in self._claims or not file.is_file():
+            return False
+        with clear_disk_errors("the claim of a run", file):
+            handle = acquire(file, wait=False)
+        if handle is not None:
+            release(file, handle)
+        return handle is None
+
     def prepare(self, run: StudyRun, threads: int) -> list[str]:
         """The words after ``ragen train`` that start the run, or go on with it.
 
-        A run that was stopped before its first checkpoint left nothing to go on with: it begins anew.
+        The run is claimed, and its state, "new" or "begun", was read since. One that was stopped before its first checkpoint
+        left nothing to go on with: it begins anew.
         """
         path = self.path(run)
         if (path / "config.yaml").is_file():
@@ -88,24 +128,25 @@ class Place:
         return [str(settings)]
 
     def _kept_here(self, config: Config, name: str, threads: int) -> Config:
-        """The settings with where and how this run is kept: few checkpoints, and a sample of its trajectories."""
-        section = config.run.model_copy(
-            update={
-                "root": str(self.runs),
-                "name": name,
-                "keep": 1,
-                "checkpoint_every": max(1, config.steps // SAVED),
-                "trajectories_every": max(1, config.steps // STORED),
-                "threads": config.run.threads or threads,
-            }
-        )
+        """The settings with where and how this run is kept: few checkpoints, and a sample of its trajectories.
+
+        What the study sets itself stands, and so do the checkpoints that a rollback returns to.
+        """
+        few = {
+            "keep": 1,
+            "checkpoint_every": max(1, config.steps // SAVED),
+            "trajectories_every": max(1, config.steps // STORED),
+        }
+        own = {*config.run.model_fields_set, *(ROLLED_BACK if config.echo_trap.action == "rollback" else ())}
+        where = {"root": str(self.runs), "name": name, "threads": config.run.threads or threads}
+        section = config.run.model_copy(update={**{key: value for key, value in few.items() if key not in own}, **where})
         return config.model_copy(update={"run": section})
 
     def finish(self, run: StudyRun, seconds: float, *, keep_checkpoints: bool) -> None:
-        """Mark a run as done; its checkpoints go unless they are wanted."""
+        """Mark a run as done; then, so that a kill in between loses no run, its checkpoints go unless they are wanted."""
+        write_text(self.path(run) / DONE, json.dumps({"seconds": round(seconds, 1)}) + "\n")
         if not keep_checkpoints:
             shutil.rmtree(self.path(run) / "checkpoints", ignore_errors=True)
-        write_text(self.path(run) / DONE, json.dumps({"seconds": round(seconds, 1)}) + "\n")
 
     def steps_done(self, run: StudyRun) -> int:
         """How many steps the run has recorded."""

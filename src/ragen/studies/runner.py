@@ -55,7 +55,9 @@ class StudyListener(Protocol):
         """From time to time."""
 
     def on_end(self, run: StudyRun, what: str) -> None:
-        """A run has ended: ``what`` is "done" (with its steps, where it ended early), "interrupted", or why it failed."""
+        """A run has ended: ``what`` is "done" (with its steps, where it ended early), "interrupted", why it failed, or that
+        another process has done it or works on it.
+        """
 
     def on_message(self, text: str) -> None:
         """Something worth a line."""
@@ -88,15 +90,19 @@ def run_study(
             pool.work(workers, interrupt)
         finally:
             pool.kill()
-    done = tuple(name for name, state in states.items() if state == "done") + tuple(pool.finished)
-    return StudyResult(done, tuple(pool.failed), tuple(n for n, s in states.items() if s == "busy"), interrupt())
+    now = {**states, **pool.left}
+    done = tuple(name for name, state in now.items() if state == "done") + tuple(pool.finished)
+    return StudyResult(done, tuple(pool.failed), tuple(n for n, s in now.items() if s == "busy"), interrupt())
 
 
 def start_process(words: Sequence[str], log: Path) -> Process:
-    """Start ``ragen train`` in a session of its own (Ctrl-C reaches it through the runner only), its output in ``log``."""
+    """Start ``ragen train`` in a session of its own (Ctrl-C reaches it through the runner only), its output in ``log``.
+
+    What an earlier start printed goes, so that the last words of a failed run are its own.
+    """
     command = [sys.executable, "-m", "ragen.cli.main", "train", *words]
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    with log.open("wb") as file:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -121,6 +127,7 @@ class _Pool:
         self.running: dict[str, tuple[StudyRun, Process, float]] = {}
         self.finished: list[str] = []
         self.failed: list[tuple[str, str]] = []
+        self.left: dict[str, State] = {}  # what other processes took in the meantime
         self.told = 0  # how often the running ones were told to stop
         self._todo = tuple(todo)
         self._began = {run.name: place.steps_done(run) for run in todo}
@@ -147,25 +154,36 @@ class _Pool:
 
     def kill(self) -> None:
         """End what still runs; its last checkpoint is whole."""
-        for _, process, _ in self.running.values():
+        for run, process, _ in self.running.values():
             process.kill()
+            self.place.release(run)
 
     def _begin(self, run: StudyRun) -> None:
+        """Start a run, unless another process has taken it since the states were read."""
         try:
-            process = self.start(self.place.prepare(run, self.threads), self.place.log(run))
+            state = self.place.state(run) if self.place.claim(run) else "busy"
+            if state in ("done", "busy"):
+                self.left[run.name] = state
+                self.listener.on_end(run, "done by another process" if state == "done" else "left to another process")
+            else:
+                process = self.start(self.place.prepare(run, self.threads), self.place.log(run))
+                self.running[run.name] = (run, process, time.monotonic())
         except Exception as error:  # a run that cannot start must not stop the others
             self._fail(run, str(error))
-            return
-        self.running[run.name] = (run, process, time.monotonic())
+        finally:
+            if run.name not in self.running:
+                self.place.release(run)
 
     def _collect(self) -> None:
         for name, (run, process, since) in list(self.running.items()):
             status = process.poll()
             if status is None:
                 continue
-            del self.running[name]
             if status == 0:
                 self.place.finish(run, time.monotonic() - since, keep_checkpoints=self.keep_checkpoints)
+            del self.running[name]
+            self.place.release(run)
+            if status == 0:
                 self.finished.append(name)
                 steps, planned = self.place.steps_done(run), run.config.steps
                 self.listener.on_end(run, "done" if steps >= planned else f"done, ended after {steps} of {planned} steps")
@@ -180,7 +198,7 @@ class _Pool:
 
     def _progress(self) -> Progress:
         """Steps; a run that has ended counts with all its steps, whether or not it made them."""
-        ended = {*self.finished, *(name for name, _ in self.failed)}
+        ended = {*self.finished, *self.left, *(name for name, _ in self.failed)}
         total = sum(run.config.steps - self._began[run.name] for run in self._todo)
         now = {run.name: run.config.steps if run.name in ended else self.place.steps_done(run) for run in self._todo}
         done = sum(max(0, now[name] - self._began[name]) for name in now)

@@ -1,12 +1,15 @@
 """What a study file says: a question, axes of named values, sizes, outcomes, and the paper's numbers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
+from ragen.config.load import layered
 from ragen.config.settings import Settings, validated
 from ragen.config.yaml_text import parse_yaml
 from ragen.errors import ConfigError, reason
@@ -14,6 +17,12 @@ from ragen.registry import nearest
 from ragen.studies.outcomes import parse_outcome
 
 Axis = Mapping[str, Mapping[str, Any]]  # each value's name → the settings it stands for
+_WORD = re.compile(r"\w[\w.-]*")
+_NOT_HERE = {  # settings that a study gives its runs itself, and the way to choose them
+    "seed": "a study gives each run its own: say which in seeds of the size, or --seeds N",
+    "run.name": "a study names each run by what it trains: leave it out",
+    "run.root": "a study keeps its runs in one place: leave it out, and give ragen study --root DIR",
+}
 
 
 class Size(Settings):
@@ -28,9 +37,10 @@ class Size(Settings):
     @field_validator("seeds", mode="before")
     @classmethod
     def _counted(cls, seeds: Any) -> Any:
-        if isinstance(seeds, int) and not isinstance(seeds, bool):
-            return tuple(range(seeds))
-        return seeds
+        each = seeds if isinstance(seeds, list | tuple) else (seeds,)
+        if any(isinstance(seed, bool) for seed in each):
+            raise ValueError("true and false are no seeds: give a number of seeds or a list of numbers")
+        return tuple(range(seeds)) if isinstance(seeds, int) else seeds
 
     @field_validator("seeds")
     @classmethod
@@ -120,6 +130,10 @@ def _prepared(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _size(name: Any, size: Any) -> Size:
+    if not _WORD.fullmatch(str(name)):
+        raise ConfigError(
+            f"sizes: {str(name)!r} is no name of a size: files are named by it, so letters, digits, '_', '-', '.'"
+        )
     if not isinstance(size, Mapping):
         raise ConfigError(f"sizes.{name} is {size!r}: it is a mapping with a preset, and settings, axes, seeds where needed")
     values = dict(size)
@@ -137,17 +151,28 @@ def _axes(axes: Any, where: str) -> dict[str, Axis]:
 def _axis(values: Any, where: str) -> Axis:
     """Names alone (``[ppo, grpo]``), or names with settings (``{ppo: {advantage.name: gae}}``)."""
     if isinstance(values, Sequence) and not isinstance(values, str):
+        _different(values, where)
         values = dict.fromkeys(values)
     if not isinstance(values, Mapping) or not values:
         raise ConfigError(f"{where} is {values!r}: it is a list of names, or a mapping from names to settings")
     for name, settings in values.items():
         if not isinstance(name, str | int | float) or not (settings is None or isinstance(settings, Mapping)):
             raise ConfigError(f"{where}.{name} is {settings!r}: a value of an axis is a mapping of settings, or empty")
+    _different(values, where)
     return {str(name): dict(settings or {}) for name, settings in values.items()}
 
 
+def _different(names: Iterable[Any], where: str) -> None:
+    twice = [name for name, count in Counter(map(str, names)).items() if count > 1]
+    if twice:
+        raise ConfigError(f"{where}: '{twice[0]}' stands there twice: leave one out, or give it another name")
+
+
 def _check(study: Study) -> None:
-    """Names that must exist in another place of the file do."""
+    """Names that must exist in another place of the file do, and no setting is one that a study gives itself."""
+    for settings in study.all_settings():
+        _check_settings(layered(settings))
+    _different(study.outcomes, "outcomes")
     for axis, value in study.baseline.items():
         _known(axis, study.axes, "baseline", "axis")
         _known(value, study.axes[axis], f"baseline.{axis}", "value")
@@ -165,6 +190,14 @@ def _check(study: Study) -> None:
             _known(key, [*study.axes, *study.outcomes], "numbers", "axis or outcome")
             if key in study.axes:
                 _known(str(value), study.axes[key], f"numbers: {key}", "value")
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    for key, way in _NOT_HERE.items():
+        section, _, name = key.rpartition(".")
+        inner = settings.get(section) if section else settings
+        if isinstance(inner, Mapping) and name in inner:
+            raise ConfigError(f"setting '{key}' is {inner[name]!r}: {way}")
 
 
 def _known(name: str, known: Any, where: str, what: str) -> None:
