@@ -150,7 +150,7 @@ class Segment:
     mask: NDArray[np.bool_]
     logprobs: NDArray[np.float32]
     turn_ids: NDArray[np.int32]
-    rewards: NDArray[np.float32]
+    rewards: NDArray[np.float64]
 
     def __post_init__(self) -> None:
         shapes = {a.shape for a in (self.token_ids, self.mask, self.logprobs, self.turn_ids, self.rewards)}

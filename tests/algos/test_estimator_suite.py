@@ -263,3 +263,15 @@ def first_tokens(rows: Rows) -> list[tuple[int, int]]:
     for row, column in rows.mask.nonzero().tolist():
         found.setdefault(int(rows.trajectory[row]), (row, column))
     return list(found.values())
+
+
+@every_estimator
+def test_no_array_is_written_to(name: str, options: dict[str, Any]) -> None:
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    given = {field.name: torch.zeros(2, dtype=torch.int64) for field in fields(Rows)}
+    given |= {"rewards": torch.eye(2, 3, dtype=torch.float64), "values": torch.ones(2, 3, dtype=torch.float64), "mask": mask}
+    given |= {"turn_ids": torch.tensor([[0, 0, 1], [0, 1, 1]]), "trajectory": torch.arange(2), "truncated": mask[:, 0]}
+    given |= {"anchors": torch.zeros(2, 3, dtype=torch.int64), "baseline": torch.tensor(0.5, dtype=torch.float64)}
+    before = {key: value.clone() for key, value in given.items()}
+    advantages.get(name)(given, options)
+    assert all(given[key].equal(before[key]) for key in given)

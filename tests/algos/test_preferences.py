@@ -39,6 +39,18 @@ def test_equal_returns_in_another_order_of_rewards_are_equal() -> None:
     assert first == second
 
 
+def test_returns_that_differ_by_rounding_alone_make_neither_pairs_nor_labels() -> None:
+    """0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in the last bit; in float32 sums of tenths by 1e-8 (a real one: 0.1)."""
+    noisy = torch.tensor([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.6, 0.6 + 1e-16], dtype=torch.float64)
+    assert len(noisy.unique()) > 1
+    group = torch.zeros(4, dtype=torch.int64)
+    assert preference_pairs(noisy, group, pairing="all").tolist() == []
+    assert preference_labels(noisy, group, None).tolist() == [0, 0, 0, 0]
+    noisy[3] += 0.1
+    assert preference_pairs(noisy, group, pairing="best-worst")[:, 0].tolist() == [3]
+    assert preference_labels(noisy, group, None).tolist() == [-1, -1, -1, 1]
+
+
 def test_turns_with_the_same_history_and_the_same_reply_are_told_by_their_tokens() -> None:
     #                     prompt  reply  obs  reply
     rows = [[1, 2, 5, 6, 3, 7], [1, 2, 5, 6, 3, 8], [1, 2, 5, 9, 3, 7], [1, 2, 5, 6, 3, 7], [1, 2, 5, 6, 4, 7]]

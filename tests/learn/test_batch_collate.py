@@ -81,7 +81,7 @@ def test_types_are_the_documented_ones() -> None:
         "mask": torch.bool,
         "behaviour_logprobs": torch.float32,
         "turn_ids": torch.int32,
-        "rewards": torch.float32,
+        "rewards": torch.float64,
         "trajectory": torch.int64,
         "group": torch.int64,
         "truncated": torch.bool,

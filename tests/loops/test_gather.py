@@ -88,7 +88,7 @@ def test_without_options_each_step_plays_the_next_groups_live_or_not(monkeypatch
     ]
     assert found[0].flat.tolist() == [False, True, False, True]
     assert found[0].candidates == found[0].collection.groups
-    assert gather_metrics(found[0], s.config) == {"rollout/groups": 4.0, "rollout/batches": 1.0}
+    assert gather_metrics(found[0], s.config) == {"collect/groups": 4.0, "collect/batches": 1.0}
     assert not s.played.options[0]["all_may_fail"]
 
 
@@ -169,7 +169,7 @@ def test_an_instance_with_a_flat_history_is_passed_over(monkeypatch: pytest.Monk
     last = found[-1].carried
     assert last.streaks == tuple(sum(times) if i == 3 else 0 for i in range(8))
     assert sum(each.skipped for each in found) > 0
-    assert gather_metrics(found[-1], s.config)["rollout/skipped_instances"] == found[-1].skipped
+    assert gather_metrics(found[-1], s.config)["collect/skipped_instances"] == found[-1].skipped
 
 
 def test_an_instance_is_not_played_twice_in_a_step_and_lost_groups_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_a_stage_plays_its_own_world_and_says_so(monkeypatch: pytest.MonkeyPatch
     for advanced, turns in (((), 1), ((4,), 2), ((4, 8), 5)):
         found = gather(s, Carried(drawn=8, advanced=advanced))
         assert s.played.worlds[-1]().settings.max_turns == turns
-        assert gather_metrics(found, s.config)["rollout/stage"] == len(advanced) + 1
+        assert gather_metrics(found, s.config)["collect/stage"] == len(advanced) + 1
 
 
 @pytest.mark.parametrize("more", [{}, {"rollout.instances": 20, "rollout.explore": 0.5}], ids=["new", "pool"])

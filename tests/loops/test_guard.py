@@ -128,6 +128,18 @@ def test_a_run_with_a_rollback_resumes_bit_for_bit(tmp_path: Path, trapped_at: A
     assert_same_run(straight.run, resumed.run)
 
 
+@pytest.mark.parametrize("stop_at", [5, 9])
+def test_a_checkpoint_where_a_run_was_stopped_is_none_to_return_to(tmp_path: Path, trapped_at: Any, stop_at: int) -> None:
+    """Checkpoints are due at 4 and 8; of the warning at step 11 only those up to 5 are from before."""
+    trapped_at(11)
+    sparse = BACK | {"run.checkpoint_every": 4, "run.keep": 3, "echo_trap.filter_value": None}
+    straight = ragen.train(SOURCE, settings(tmp_path, "straight", sparse) | {"steps": 12})
+    assert json.loads((straight.run / "rollbacks" / "rollback-1.json").read_text())["to_step"] == 4
+    first = ragen.train(SOURCE, settings(tmp_path, "stopped", sparse) | {"steps": stop_at})
+    resumed = ragen.train(SOURCE, settings(tmp_path, "stopped", sparse) | {"steps": 12}, resume=first.run)
+    assert_same_run(straight.run, resumed.run)
+
+
 @pytest.mark.parametrize("moment", ["before the checkpoint", "after later ones are gone", "before the cut"])
 def test_a_kill_inside_a_rollback_changes_nothing(
     tmp_path: Path, trapped_at: Any, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -58,6 +58,11 @@ def with_loss(name: str, **more: Any) -> Config:
             {"loss.sft_coef": 0.1, "loss.sft_demonstrations": 1, "optim.trajectories": 32},
             r"up to 4 optimiser steps.*4 or more",
         ),
+        (
+            {"loss.sft_coef": 0.1, "loss.sft_demonstrations": 4, "optim.trajectories": 32, "replay.size": 8},
+            r"up to 6 optimiser steps.*6 or more",
+        ),
+        ({"loss.name": "pg", "replay.size": 8}, r"replay\.size is 8.*no ratio.*use 'cispo' or .*'ppo_clip'$"),
         ({"loss.name": "dpo", "advantage.name": "none", "loss.sft_coef": 0.1}, r"set loss\.sft_coef and sft_coef_end to 0"),
         ({"loss.beta": 0.3}, r"set loss\.name to 'dpo' or 'kto' or 'step_dpo'$"),
         ({"loss.name": "sft", "advantage.name": "none", "loss.pairing": "all"}, r"set loss\.name to 'dpo' or 'step_dpo'$"),
@@ -136,16 +141,18 @@ def test_settings_reach_the_update() -> None:
 
 
 class Flat(Bandit):
-    """Every pull pays the same and no reply is punished: all groups are flat."""
+    """Every pull pays the same: all groups are flat."""
 
     def step(self, action: str) -> Step:
         return dataclasses.replace(super().step(action), reward=0.0)
 
 
 @pytest.mark.e2e
-def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path) -> None:
+@pytest.mark.parametrize("credit", ["grpo", "ppo"])
+def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path, credit: str) -> None:
+    """With a critic too, whose advantages are not 0 in a flat group."""
     result = ragen.train(
-        "bandit-starpo-s-grpo-tiny",
+        f"bandit-starpo-s-{credit}-tiny",
         {
             "run.root": str(tmp_path),
             "warmup.data": "none",
@@ -155,7 +162,7 @@ def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path
             "rollout.groups": 2,
             "rollout.members": 2,
             "rollout.max_new_tokens": 4,
-            "rollout.format_penalty": 0.0,
+            "rollout.format_penalty": -0.5,  # of every reply: four tokens hold no valid answer
             "loss.sft_coef": 0.5,
             "loss.entropy_coef": 0.0,
         },

@@ -38,7 +38,7 @@ def test_a2_a3_two_turns_are_one_row_of_the_very_ids_with_only_sampled_ones_on_t
     np.testing.assert_allclose(row.rewards, [0, 0, 0, 0, 0.25, 0, 0, 0, 0, 0, 0.9], rtol=1e-6)
     np.testing.assert_allclose(row.logprobs, [0, 0, 0, -0.5, -0.51, 0, 0, 0, -0.5, -0.51, -0.52], rtol=1e-6)
     assert (row.token_ids.dtype, row.mask.dtype, row.logprobs.dtype) == (np.int64, np.bool_, np.float32)
-    assert (row.turn_ids.dtype, row.rewards.dtype) == (np.int32, np.float32)
+    assert (row.turn_ids.dtype, row.rewards.dtype) == (np.int32, np.float64)
 
 
 def test_process_reward_and_overlong_penalty_lie_on_the_last_sampled_token_too() -> None:

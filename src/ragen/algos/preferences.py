@@ -13,6 +13,7 @@ from torch import Tensor
 from ragen.algos.reduce import unit_sums
 
 Pairing = Literal["best-worst", "all"]
+_TOLERANCE = 1e-9  # relative: larger than the rounding of a sum of rewards, smaller than any real difference
 
 
 def trajectory_returns(rewards: Tensor, mask: Tensor, trajectory: Tensor) -> Tensor:
@@ -76,8 +77,8 @@ def preference_pairs(
       equal values the lower number)
     - ``all``: every two units
 
-    A pair needs a difference above ``margin`` ≥ 0, and, where ``contents`` (U,) are given, different ones: the gradients of
-    equal replies cancel. Pairs are in ascending order of (set, better, worse).
+    A pair needs a difference above ``margin`` ≥ 0 (and above rounding), and, where ``contents`` (U,) are given, different
+    ones: the gradients of equal replies cancel. Pairs are in ascending order of (set, better, worse).
     """
     value, content = values.numpy(), None if contents is None else contents.numpy()
     pairs: list[tuple[int, int]] = []
@@ -86,10 +87,11 @@ def preference_pairs(
             candidates = [(i, j) for i in units for j in units]
         else:
             candidates = [(units[np.argmax(value[units])], units[np.argmin(value[units])])]
+        least = margin + _rounding(value[units])
         pairs += [
             (int(i), int(j))
             for i, j in candidates
-            if value[i] - value[j] > margin and (content is None or content[i] != content[j])
+            if value[i] - value[j] > least and (content is None or content[i] != content[j])
         ]
     return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
 
@@ -97,17 +99,21 @@ def preference_pairs(
 def preference_labels(returns: Tensor, group: Tensor, threshold: float | None) -> Tensor:
     """(M,) int64: 1 = a good trajectory, −1 = a bad one, 0 = neither.
 
-    With a ``threshold``: good iff its return is above it, else bad. Without: above or below the mean of its ``group`` (M,);
-    in a flat group (largest return = smallest) and at the mean exactly, neither.
+    With a ``threshold``: good iff its return is above it, else bad. Without: above or below the mean of its ``group`` (M,)
+    by more than rounding; else neither, as in a flat group.
     """
     if threshold is not None:
         return torch.where(returns > threshold, 1, -1)
     labels = torch.zeros(len(returns), dtype=torch.int64)
     for units in _sets(group.numpy()):
-        inside = returns[units]
-        if inside.max() > inside.min():
-            labels[units] = (inside - inside.mean()).sign().to(torch.int64)
+        off = returns[units] - returns[units].mean()
+        labels[units] = torch.where(off.abs() > _rounding(returns[units].numpy()), off.sign(), 0).to(torch.int64)
     return labels
+
+
+def _rounding(values: NDArray[np.float64]) -> float:
+    """Differences up to this are none: the same rewards in another order, or over other turns, add up to that."""
+    return _TOLERANCE * float(np.abs(values).max())
 
 
 def _sets(alike: NDArray[np.int64]) -> list[NDArray[np.int64]]:

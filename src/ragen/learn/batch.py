@@ -18,8 +18,9 @@ class Batch:
 
     ``ids`` (R, T) int64, padding holds the pad id but is never recognised by it; ``lengths`` (R,) int64; ``positions``
     (R, T) int64 0, 1, …; ``mask`` (R, T) bool, True = sampled by the policy; ``behaviour_logprobs`` (R, T) float32 nats, 0
-    off mask; ``turn_ids`` (R, T) int32, −1 off mask; ``rewards`` (R, T) float32; ``trajectory`` and ``group`` (R,) int64,
-    numbered from 0 in the order given; ``truncated`` (R,) bool: the row's episode was cut, not ended by its environment;
+    off mask; ``turn_ids`` (R, T) int32, −1 off mask; ``rewards`` (R, T) float64, so that equal returns stay equal;
+    ``trajectory`` and ``group`` (R,) int64, numbered from 0 in the order given; ``truncated`` (R,) bool: the row's episode
+    was cut, not ended by its environment;
     ``anchors`` (R, T) int64: a number for each state that a turn of the group began in, −1 where it is not known.
     """
 
@@ -82,7 +83,7 @@ def _stack(rows: list[tuple[Segment, int, int, bool]], pad_id: int, anchors: lis
     mask = np.zeros(shape, dtype=np.bool_)
     logprobs = np.zeros(shape, dtype=np.float32)
     turn_ids = np.full(shape, -1, dtype=np.int32)
-    rewards = np.zeros(shape, dtype=np.float32)
+    rewards = np.zeros(shape, dtype=np.float64)
     states = np.full(shape, -1, dtype=np.int64)
     for r, (segment, *_) in enumerate(rows):
         n = int(lengths[r])

@@ -34,5 +34,5 @@ def cross_likelihood(
 def _row(prompt: Ids, reply: Ids) -> Segment:
     ids = np.asarray([*prompt, *reply], dtype=np.int64)
     sampled = np.arange(ids.size) >= len(prompt)
-    nothing = np.zeros(ids.size, dtype=np.float32)
-    return Segment(ids, sampled, nothing, np.where(sampled, 0, -1).astype(np.int32), nothing)
+    nothing = np.zeros(ids.size)
+    return Segment(ids, sampled, nothing.astype(np.float32), np.where(sampled, 0, -1).astype(np.int32), nothing)

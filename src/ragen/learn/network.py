@@ -243,7 +243,7 @@ def _probe(vocabulary: int) -> Batch:
                 mask=np.arange(row.size) > 0,
                 logprobs=np.zeros(row.size, np.float32),
                 turn_ids=np.zeros(row.size, np.int32),
-                rewards=np.zeros(row.size, np.float32),
+                rewards=np.zeros(row.size),
             )
             for row in rows
         ],

@@ -191,8 +191,8 @@ def peak_memory() -> int:
 
 
 def _segment(row: Ids, mask: NDArray[np.bool_]) -> Segment:
-    zeros = np.zeros(len(row), np.float32)
-    return Segment(np.asarray(row), mask, zeros, np.where(mask, 0, -1).astype(np.int32), zeros)
+    zeros = np.zeros(len(row))
+    return Segment(np.asarray(row), mask, zeros.astype(np.float32), np.where(mask, 0, -1).astype(np.int32), zeros)
 
 
 def _group_relative(rewards: Sequence[float], members: int) -> Tensor:

@@ -80,11 +80,11 @@ def flat_groups(groups: Sequence[Group], config: Config) -> NDArray[np.bool_]:
 
 def gather_metrics(gathered: Gathered, config: Config) -> dict[str, float]:
     """How much was collected and how; of pool and curriculum only where there is one."""
-    metrics = {"rollout/groups": float(len(gathered.collection.groups)), "rollout/batches": float(gathered.batches)}
+    metrics = {"collect/groups": float(len(gathered.collection.groups)), "collect/batches": float(gathered.batches)}
     if config.rollout.instances:
-        metrics["rollout/skipped_instances"] = float(gathered.skipped)
+        metrics["collect/skipped_instances"] = float(gathered.skipped)
     if config.curriculum.stages:
-        metrics["rollout/stage"] = float(gathered.carried.stage + 1)
+        metrics["collect/stage"] = float(gathered.carried.stage + 1)
     return metrics
 
 

@@ -57,7 +57,7 @@ class Guard:
 
     def _target(self, latest: int) -> int | None:
         """The newest sound checkpoint from before all the windows that gave the signal."""
-        for step in reversed([step for step in self._run.checkpoints.steps() if step <= latest]):
+        for step in reversed([step for step in self._run.checkpoints.regular_steps() if step <= latest]):
             with suppress(CheckpointError):
                 return verify(self._run.checkpoints.path(step))
         return None

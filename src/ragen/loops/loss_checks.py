@@ -65,6 +65,9 @@ def _problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
         if value != LossConfig.model_fields[key].default and not uses(rule):
             others = " or ".join(f"'{other}'" for other in losses if uses(losses.get(other)))
             yield f"loss.{key} is {value}, but {named}, which does not use it: leave it out, or set loss.name to {others}"
+    if config.replay.size and "advantages" in needs and "old_logprobs" not in needs:
+        ratios = " or ".join(f"'{other}'" for other in losses if "old_logprobs" in losses.get(other).needs)
+        yield f"replay.size is {config.replay.size}, but {named}, which has no ratio to an older policy: use {ratios}"
     yield from _mixture_problems(config, rule)
 
 
@@ -76,7 +79,9 @@ def _mixture_problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
         return
     if "advantages" not in rule.needs:
         yield f"loss.name is '{loss.name}', but demonstrations are mixed into RL: set loss.sft_coef and sft_coef_end to 0"
-    steps = math.ceil(config.rollout.groups * config.rollout.members / config.optim.trajectories)
+    groups = config.rollout.groups
+    replayed = min(config.replay.size, math.ceil(config.replay.ratio * groups))
+    steps = math.ceil((groups + replayed) * config.rollout.members / config.optim.trajectories)
     if loss.sft_demonstrations < steps:
         yield (
             f"loss.sft_demonstrations is {loss.sft_demonstrations}, but a pass has up to {steps} optimiser steps and each "

@@ -55,8 +55,8 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     old = replayed(carried.replay, s.config.replay, fresh=len(kept), step=step, seed=s.config.seed)
     metrics |= filter_metrics(len(kept), gathered) | replay_metrics(old, kept, s.config.replay, step=step)
     carried, turn_advantages, imitation = gathered.carried, TurnAdvantages(), s.imitation(step)
-    if imitation is not None and not kept:  # no advantage says anything: the demonstrations alone teach
-        kept, weights = list(gathered.candidates), np.ones(len(gathered.candidates))
+    if imitation is not None and not kept:  # the demonstrations alone teach: no episode has a weight in the policy's loss
+        kept, weights = list(gathered.candidates), np.zeros(len(gathered.candidates))
     if kept:
         learnt = learn(s, step, kept, weights, imitation, old, carried)
         metrics |= learnt.metrics

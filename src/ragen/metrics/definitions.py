@@ -5,6 +5,10 @@ from types import MappingProxyType
 
 METRICS: Mapping[str, str] = MappingProxyType(
     {
+        "collect/groups": "number of groups collected, those of further batches (rollout.resample) included",
+        "collect/batches": "batches collected: 1, and one for each time that groups were collected again",
+        "collect/skipped_instances": "times an instance was passed over for its flat history; only with rollout.instances",
+        "collect/stage": "stage of the curriculum, from 1; one more than there are stages: the run's own settings",
         "rollout/success": "share of episodes whose task was solved (the task's own criterion)",
         "rollout/solved_groups": "share of groups in which at least one member succeeds (pass@k, k = members of a group)",
         "rollout/return_mean": "mean total return of an episode: all rewards and penalties",
@@ -30,10 +34,6 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "rollout/distinct_2": "different word pairs / all word pairs in the reasoning of the batch (1 = nothing repeats)",
         "rollout/self_similarity": "mean cosine of the word counts of two replies' reasoning, over all pairs",
         "rollout/common_reply": "share of turns that give the reply most often given (1 = one reply only)",
-        "rollout/groups": "number of groups collected, those of further batches (rollout.resample) included",
-        "rollout/batches": "batches collected: 1, and one for each time that groups were collected again",
-        "rollout/skipped_instances": "times an instance was passed over for its flat history; only with rollout.instances",
-        "rollout/stage": "stage of the curriculum, from 1; one more than there are stages: the run's own settings",
         "rollout/errors": "episodes lost to an error of the environment: counted, never trained on",
         "filter/kept_groups": "number of groups that train in this step",
         "filter/kept_fraction": "groups that train / groups collected",

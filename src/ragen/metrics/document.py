@@ -14,9 +14,10 @@ numbers as below without the prefix, with intervals as pairs, the reference play
 "Mean over optimiser steps" means over those taken in one training step. Logarithms are natural (nats).
 """
 _ABOUT = {
+    "collect": "How the batch came about ([collection.md](collection.md)).",
     "rollout": "The collected batch, before the filter. The definitions are the functions of `ragen.metrics`.",
     "filter": "What the uncertainty filter did.",
-    "replay": "Groups of the replay buffer that joined the update (docs/collection.md).",
+    "replay": "Groups of the replay buffer that joined the update ([collection.md](collection.md)).",
     "credit": "The advantages, before the update.",
     "update": "What the update did (`ragen.learn.UpdateStats`).",
     "diagnostics": "Every `diagnostics.every` steps, before the update ([collapse.md](collapse.md)).",

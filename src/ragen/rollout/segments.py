@@ -68,5 +68,5 @@ def _segment(turns: tuple[Turn, ...], rewards: list[float], start: int, end: int
         mask=np.asarray(mask, dtype=np.bool_),
         logprobs=np.asarray(logprobs, dtype=np.float32),
         turn_ids=np.asarray(turn_ids, dtype=np.int32),
-        rewards=np.asarray(token_rewards, dtype=np.float32),
+        rewards=np.asarray(token_rewards, dtype=np.float64),
     )

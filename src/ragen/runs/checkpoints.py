@@ -24,10 +24,14 @@ _WRITING, _REPLACED = ".writing-", ".replaced-"
 
 
 class Checkpoints:
-    """The checkpoints of one run, in ``folder``; the last ``keep`` are kept."""
+    """The checkpoints of one run, in ``folder``; the last ``keep`` are kept.
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
-        self.folder, self.keep = folder, keep
+    With ``every`` the last ``keep`` of those steps are, and beside them the newest of all: one made where a run was stopped
+    drives out none that a rollback may need.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2, every: int = 1) -> None:
+        self.folder, self.keep, self.every = folder, keep, every
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
         """Commit a checkpoint; ``write`` fills an empty directory. On any failure the earlier ones are untouched."""
@@ -58,6 +62,10 @@ class Checkpoints:
             return []
         found = (_NAME.match(path.name) for path in self.folder.iterdir() if path.is_dir())
         return sorted(int(match[1]) for match in found if match)
+
+    def regular_steps(self) -> list[int]:
+        """Those of ``steps`` that were due, not made because a run was stopped there."""
+        return [step for step in self.steps() if step % self.every == 0]
 
     def path(self, step: int) -> Path:
         """Where the checkpoint of ``step`` lies."""
@@ -104,8 +112,11 @@ class Checkpoints:
         return [by_step[step] for step in sorted(by_step, reverse=True)]
 
     def _prune(self) -> None:
-        for step in self.steps()[: -self.keep]:
-            _remove(self.path(step))
+        steps = self.steps()
+        regular = self.regular_steps()
+        for step in steps:
+            if step not in regular[-self.keep :] and (self.every == 1 or step != steps[-1]):
+                _remove(self.path(step))
 
     def _still_there(self) -> str:
         steps = self.steps()

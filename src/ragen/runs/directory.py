@@ -46,7 +46,8 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self.config = path, config
-        self.checkpoints = Checkpoints(path / "checkpoints", config.run.keep)
+        every = config.run.checkpoint_every if config.echo_trap.action == "rollback" else 1
+        self.checkpoints = Checkpoints(path / "checkpoints", config.run.keep, every)
         self._board: TensorBoard | None = None
 
     @classmethod

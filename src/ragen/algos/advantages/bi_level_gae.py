@@ -46,7 +46,7 @@ def bi_level_gae(
     after = last_values(turns, values, truncated) if bootstrap_truncated else None
     returns = _over_turns(reward, value, turns.present, after, gamma=gamma_turn, lam=lam_turn) + value
     ends = turns.on_last(torch.ones_like(turns.present), torch.zeros_like(turns.mask))
-    rewards_in = turns.on_last(returns, rewards.cpu().to(torch.float64))
+    rewards_in = turns.on_last(returns, rewards.cpu().to(torch.float64, copy=True))
     advantages, targets = backward(
         rewards_in, given, turns.mask, turns.turn_ids, turns.index, gamma=gamma, decay=gamma * lam, ends=ends
     )
