@@ -9,7 +9,7 @@ from ragen.errors import CheckpointError
 from ragen.studies.content import Content
 from ragen.studies.figure import bands
 from ragen.studies.page import html_page
-from ragen.studies.report import VERDICT, report_files
+from ragen.studies.report import VERDICT, markdown, report_files
 
 
 def write(plan, place, folder):
@@ -44,7 +44,7 @@ def test_four_files_under_the_studys_name_and_size(files):
 
 def test_the_markdown_has_a_row_a_variant_with_its_numbers(files):
     text = files[".md"].read_text()
-    assert text.startswith("# F3: Filter & <ratio>\n")
+    assert text.startswith("# F3: Filter & &lt;ratio>\n")
     assert "3 of 4 are done; 1 are missing; seeds 0, 1" in text
     rows = [line for line in text.splitlines() if line.startswith("| bandit |")]
     assert rows[0] == "| bandit | 100 | 2 | 4 | 0.500 | [0.000, 1.000] | 0.250, 0.750 |  |  |"
@@ -85,17 +85,57 @@ def test_the_same_runs_give_the_same_files(files, plan, place, tmp_path):
     assert {suffix: file.read_bytes() for suffix, file in files.items()} == before
 
 
-def test_a_verdict_that_a_person_wrote_is_kept_and_stands_in_the_page(files, plan, place, tmp_path):
-    text = files[".md"].read_text()
-    assert f"\n{VERDICT}\n\n_Not written yet" in text
-    head, _, rest = text.partition("\n## Verdict\n")
-    tail = rest.partition("\n## ")[2]
-    files[".md"].write_text(f"{head}\n## Verdict\n\nDoes not reproduce: <b>too</b> few seeds.\n\nMore `code`.\n\n## {tail}")
-    write(plan, place, tmp_path / "out")
-    again = files[".md"].read_text()
-    assert "\n## Verdict\n\nDoes not reproduce: <b>too</b> few seeds.\n\nMore `code`.\n\n## " in again
+WRITTEN = """Does not reproduce: <b>too</b> few seeds.
+
+More `code`.
+
+## A heading
+
+```
+## Verdict
+```
+
+    indented, and the end"""
+
+
+@pytest.mark.parametrize("heading", [VERDICT, f"{VERDICT} \t"])
+def test_a_verdict_that_a_person_wrote_is_kept_whole_and_stands_in_the_page(files, plan, place, tmp_path, heading):
+    head, _, rest = files[".md"].read_text().partition(f"\n{VERDICT}\n")
+    assert rest.startswith("\n_Not written yet")
+    assert rest.count("\n") == 2  # it is the last section
+    files[".md"].write_text(f"{head}\n{heading}\n\n{WRITTEN}\n")
+    for _ in range(2):
+        write(plan, place, tmp_path / "out")
+        assert files[".md"].read_text() == f"{head}\n{VERDICT}\n\n{WRITTEN}\n"
     page = files[".html"].read_text()
     assert "<p>Does not reproduce: &lt;b&gt;too&lt;/b&gt; few seeds.</p>\n<p>More <code>code</code>.</p>" in page
+
+
+@pytest.mark.parametrize(("text", "said"), [(b"# mine\n", "has no heading '## Verdict'"), (b"\xff", "is not UTF-8")])
+def test_a_report_whose_verdict_cannot_be_found_is_not_written_over(files, plan, place, tmp_path, text, said):
+    files[".md"].write_bytes(text)
+    with pytest.raises(CheckpointError, match=said):
+        write(plan, place, tmp_path / "out")
+    assert files[".md"].read_bytes() == text
+
+
+def test_no_text_of_a_study_makes_a_section_a_tag_or_ends_the_settings():
+    bad = "a\n\n## Verdict\n<i>|`\n"
+    settings = "note: |\n```\n````\n"
+    content = Content(bad, [("Question", bad)], "mine", {bad: [[bad], [bad]]}, settings, runs=[[bad], [bad]], figure="")
+    text = markdown(content, "a (b).svg")
+    assert re.findall("^#.*", text, re.MULTILINE) == [
+        "# a ## Verdict &lt;i>&#124;`",
+        "## a ## Verdict &lt;i>&#124;`",
+        "## Curves",
+        "## Settings",
+        "## Runs",
+        "## Verdict",
+    ]
+    assert "<" not in text
+    assert f"\n`````yaml\n{settings}`````\n" in text
+    assert "](a%20%28b%29.svg)" in text
+    assert "\n```yaml\nx: 1\n```\n" in markdown(Content("", [], "", {}, "x: 1\n", [[""]], ""), "a.svg")
 
 
 def test_a_run_that_ended_early_is_told_with_its_steps(plan, place, make_done, tmp_path):

@@ -38,6 +38,7 @@ def test_a_study_runs_is_skipped_when_done_and_is_reported(tmp_path, monkeypatch
     said = capsys.readouterr().out
     assert "4 to run; 2 side by side" in said
     assert "4 runs: 4 done" in said
+    assert said.endswith("report: ragen study report two.yaml --size tiny\n")
     runs = plan_study(load_study("two.yaml"), "two.yaml").runs()
     for name in runs:
         folder = tmp_path / "studies" / "runs" / name
@@ -102,8 +103,12 @@ def test_a_study_that_fails_tells_where_and_ends_with_1(tmp_path, monkeypatch, c
     monkeypatch.setattr(runner, "start_process", start)
     monkeypatch.setattr(runner, "POLL_S", 0.0)
     (tmp_path / "two.yaml").write_text(SMALL)
-    assert main(["study", "run", "two.yaml", "--seeds", "1"]) == 1
+    assert main(["study", "run", "two.yaml", "--seeds", "1", "--root", "else where"]) == 1
     said = capsys.readouterr().out
+    again = "ragen study run two.yaml --size tiny --seeds 1 --root 'else where'"
+    assert said.endswith(f"again:  {again}\n")
+    assert main(["study", "report", "two.yaml", "--seeds", "1", "--root", "else where"]) == 2
+    assert again in capsys.readouterr().err
     assert said.count("no model") == 4  # while it runs, and at the end
     assert "2 failed" in said
-    assert "studies/logs/bandit-starpo-grpo-seed0" in said
+    assert "else where/logs/bandit-starpo-grpo-seed0" in said

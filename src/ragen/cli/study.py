@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import positive, writable
+from ragen.studies import ROOT
 
 if TYPE_CHECKING:
     from ragen.studies.grid import Plan
     from ragen.studies.place import Place
 
 OVERRIDES: str | None = None
-ROOT = "studies"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -95,6 +95,7 @@ def _report(plan: "Plan", place: "Place", folder: Path) -> int:
 
 def _run(args: argparse.Namespace, plan: "Plan") -> int:
     from ragen.cli.study_console import StudyConsole
+    from ragen.studies.grid import command
     from ragen.studies.place import Place
     from ragen.studies.runner import run_study
 
@@ -105,7 +106,7 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     sys.stdout.write(_heading(plan) + "\n")
     with StudyConsole() as console:
         result = run_study(plan, Place(Path(args.root)), console, workers=workers, threads=max(1, cores // workers))
-    again = f"ragen study run {plan.name} --size {plan.size}"
+    again, report = (command(plan, action, Path(args.root)) for action in ("run", "report"))
     counts = {"done": len(result.done), "failed": len(result.failed), "in another process": len(result.busy)}
     counts["not done"] = len(plan.runs()) - sum(counts.values())
     sys.stdout.write(f"{len(plan.runs())} runs: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n) + "\n")
@@ -114,7 +115,7 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     if result.interrupted:
         sys.stdout.write(f"go on:  {again}\n")
         return 130
-    sys.stdout.write(f"report: ragen study report {plan.name} --size {plan.size}\n" if result.done else f"again:  {again}\n")
+    sys.stdout.write(f"report: {report}\n" if result.done else f"again:  {again}\n")
     return 1 if result.failed else 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragen.config.yaml_text import dump_yaml
 from ragen.studies.figure import draw
-from ragen.studies.grid import Plan, StudyRun, settings_of
+from ragen.studies.grid import Plan, StudyRun, command, settings_of
 from ragen.studies.outcomes import Record
 from ragen.studies.summary import Interval, Row
 
@@ -43,14 +43,13 @@ def build(
     """The report of what is done: ``records`` and ``rows`` by name, ``origins`` of the runs, the person's verdict."""
     study, total = plan.study, len(plan.runs())
     missing = "" if len(records) == total else f"; {total - len(records)} are missing"
-    fewer = "" if plan.seeds == study.sizes[plan.size].seeds else f" --seeds {len(plan.seeds)}"
     about = [
         ("Question", study.question),
         ("The paper", study.paper),
         ("Size", f"{plan.size}. {study.sizes[plan.size].note}".strip()),
         ("Runs", f"{len(records)} of {total} are done{missing}; seeds {', '.join(map(str, plan.seeds))}"),
         ("Made with", _origin(origins)),
-        ("Repeat", f"`ragen study run {plan.name} --size {plan.size}{fewer}`"),
+        ("Repeat", f"`{command(plan, 'run')}`"),
         ("Intervals", INTERVALS),
     ]
     return Content(

@@ -3,9 +3,11 @@
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from string import Formatter
 from typing import Any
 
@@ -16,6 +18,7 @@ from ragen.envs.locate import label
 from ragen.errors import ConfigError
 from ragen.registry import nearest
 from ragen.runs.summary import paper_name
+from ragen.studies import ROOT
 from ragen.studies.outcomes import parse_outcome
 from ragen.studies.schema import Study
 
@@ -132,6 +135,16 @@ def _filled(preset: str, values: Mapping[str, str]) -> str:
         if field is not None and field not in values:
             raise ConfigError(f"preset '{preset}': there is no axis '{field}': {nearest(field, list(values))}")
     return "".join(text + ("" if field is None else values[field]) for text, field, _, _ in parts)
+
+
+def command(plan: Plan, action: str, root: Path = Path(ROOT)) -> str:
+    """The words that run or report this plan: its size, its seeds where they are not the study's, and where it lies."""
+    words = ["ragen", "study", action, plan.name, "--size", plan.size]
+    if plan.seeds != plan.study.sizes[plan.size].seeds:
+        words += ["--seeds", str(len(plan.seeds))]
+    if root != Path(ROOT):
+        words += ["--root", str(root)]
+    return shlex.join(words)
 
 
 def run_name(config: Config) -> str:

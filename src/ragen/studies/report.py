@@ -3,17 +3,20 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from ragen.errors import CheckpointError
 from ragen.studies.content import Content, Table, build
-from ragen.studies.grid import Plan
+from ragen.studies.grid import Plan, command
 from ragen.studies.page import html_page
 from ragen.studies.place import Place
 from ragen.studies.summary import Row, summarise
 
 VERDICT = "## Verdict"
+_HEADING = re.compile(r"^##[ \t]+Verdict[ \t]*$", re.MULTILINE)
 NO_VERDICT = "_Not written yet: a person looks at the numbers and writes here what they say. Written text is kept._"
 
 
@@ -22,13 +25,13 @@ def report_files(plan: Plan, place: Place, folder: Path) -> dict[Path, str]:
 
     The verdict in the Markdown that lies there is kept.
 
-    Raises CheckpointError where no run is done.
+    Raises CheckpointError where no run is done, and where that Markdown's verdict cannot be found.
     """
     runs = {name: run for name, run in plan.runs().items() if place.state(run) == "done"}
     if not runs:
         raise CheckpointError(
             f"no run of study '{plan.name}', size {plan.size}, is done in '{place.runs}': "
-            f"ragen study run {plan.name} --size {plan.size}"
+            + command(plan, "run", place.root)
         )
     records = {name: place.record(run) for name, run in runs.items()}
     rows = summarise(plan, records)
@@ -44,33 +47,38 @@ def report_files(plan: Plan, place: Place, folder: Path) -> dict[Path, str]:
 
 
 def _verdict(file: Path) -> str:
-    """The text between ``## Verdict`` and the next heading of an earlier report."""
+    """The text from ``## Verdict``, the last section, to the end of an earlier report.
+
+    Raises CheckpointError where there is a report without that heading: what a person wrote into it would be lost.
+    """
     if not file.is_file():
         return NO_VERDICT
-    _, mark, rest = file.read_text(encoding="utf-8").partition(f"\n{VERDICT}\n")
-    return rest.partition("\n## ")[0].strip() if mark else NO_VERDICT
+    try:
+        text = file.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise CheckpointError(f"'{file}' is not UTF-8 ({error}): store it so, or move it away (mv)") from None
+    heading = _HEADING.search(text)
+    if heading is None:
+        raise CheckpointError(
+            f"'{file}' has no heading '{VERDICT}', from which on its text is kept: put it above that text, or move the file "
+            "away (mv)"
+        )
+    return text[heading.end() :].strip("\n") or NO_VERDICT
 
 
 def markdown(content: Content, figure: str) -> str:
-    """The report as Markdown; ``figure`` is the name of the picture beside it."""
-    lines = [f"# {content.title}", "", *(f"- **{what}**: {_plain(said)}" for what, said in content.about)]
-    lines += ["", VERDICT, "", content.verdict, ""]
+    """The report as Markdown; ``figure`` is the name of the picture beside it.
+
+    The verdict comes last, as it was written; all other texts are on one line and hold no HTML.
+    """
+    lines = [f"# {_plain(content.title)}", "", *(f"- **{what}**: {_plain(said)}" for what, said in content.about), ""]
     for title, table in content.tables.items():
         lines += [f"## {_plain(title)}", "", *_markdown_table(table), ""]
-    lines += [
-        "## Curves",
-        "",
-        f"![curves]({figure})",
-        "",
-        "## Settings",
-        "",
-        "```yaml",
-        content.settings.rstrip(),
-        "```",
-        "",
-    ]
+    fence = "`" * (1 + max(2, *map(len, re.findall("`+", content.settings)), 0))  # longer than any in the text
+    lines += ["## Curves", "", f"![curves]({quote(figure)})", ""]
+    lines += ["## Settings", "", f"{fence}yaml", content.settings.rstrip(), fence, ""]
     lines += ["## Runs", "", *_markdown_table(content.runs), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, VERDICT, "", content.verdict, ""])
 
 
 def _markdown_table(table: Table) -> list[str]:
@@ -79,7 +87,8 @@ def _markdown_table(table: Table) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
+    """One line that neither ends a cell of a table nor begins a tag."""
+    return " ".join(text.replace("|", "&#124;").replace("<", "&lt;").split())
 
 
 def _csv(plan: Plan, rows: Mapping[str, Sequence[Row]]) -> str:
