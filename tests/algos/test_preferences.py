@@ -209,7 +209,7 @@ def test_row_order_padding_and_what_stands_off_the_mask_change_nothing(name: str
 
     loss, gradient = run(list(range(5)), 0.0, 0)
     mixed, moved = run(order, NAN, 2)
-    assert mixed == pytest.approx(loss, rel=1e-5)
+    assert mixed == pytest.approx(loss, rel=1e-5, abs=1e-6)  # its terms may nearly cancel
     torch.testing.assert_close(moved, gradient[order], rtol=1e-5, atol=1e-7)
     assert torch.equal(gradient[~mask], torch.zeros(int((~mask).sum())))
 
