@@ -94,6 +94,15 @@ def test_only_seeds_that_both_have_are_compared(plan, place, make_done):
     assert tables["success"][1].seeds == 2
 
 
+def test_seeds_that_agree_on_a_difference_give_it_no_interval(plan, place, make_done):
+    runs = [run for variant in plan.variants for run in variant.runs]
+    for run, solved in zip(runs, (1, 2, 2, 3), strict=True):
+        make_done(run, 1, solved, UP)
+    row = summarise(plan, {run.name: place.record(run) for run in runs})["success"][1]
+    assert row.difference == pytest.approx(0.25)
+    assert row.difference_interval == NOTHING
+
+
 def test_each_environment_is_compared_with_its_own_baseline(place, make_done):
     text = TEXT.replace("axes: {environment: [bandit]}", "axes: {environment: [bandit, bandit-rev]}")
     plan = plan_study(parse_study(text, "t"), "t", "tiny", seeds=[0])

@@ -48,7 +48,8 @@ Every setting can be given in a YAML file, or on the command line as `--section.
 Environments have settings of their own (`--env.name value`): `ragen envs NAME` lists them.
 
 A file may begin with `preset: NAME`; its own lines are laid over the preset. `--env NAME`, `--model NAME` and
-`--advantage NAME` are short for `--env.name`, `--model.name` and `--advantage.name`; in a file, `env: NAME` and so on.
+`--advantage NAME`, `--loss NAME` are short for `--env.name`, `--model.name`, `--advantage.name`,
+`--loss.name`; in a file, `env: NAME` and so on.
 Another environment or advantage rule than the preset's begins with its own settings. A key in a file may be dotted:
 `rollout.groups: 4`.
 An environment's name may be `FILE.py:Class`, see [environments.md](environments.md#your-own).

@@ -98,8 +98,8 @@ def _compared(row: Row, base: Row | None) -> Row:
     if not shared:
         return row
     gaps = [row.values[seed] - base.values[seed] for seed in shared]
-    low, high = mean_interval(gaps)
-    if row.outcome.kind == "rate" and len(gaps) > 1:
+    low, high = mean_interval(gaps) if len(set(gaps)) > 1 else NOTHING  # seeds that all agree say nothing of others
+    if row.outcome.kind == "rate" and len(set(gaps)) > 1:
         low, high = max(-1.0, low), min(1.0, high)
     return replace(row, difference=float(np.mean(gaps)), difference_interval=(low, high))
 
