@@ -18,6 +18,8 @@ from ragen.loops.demonstrations import imitation_coef, mixed_specs
 from ragen.loops.loss_checks import check_loss, needs_reference
 from ragen.loops.plan import plan_session
 from ragen.loops.session import loss_settings
+from ragen.runs.events import read_trajectories
+from ragen.runs.listener import Silent
 
 
 def config(**overrides: Any) -> Config:
@@ -148,9 +150,15 @@ class Flat(Bandit):
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("credit", ["grpo", "ppo"])
-def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path, credit: str) -> None:
-    """With a critic too, whose advantages are not 0 in a flat group."""
+@pytest.mark.parametrize(("credit", "resample"), [("grpo", 0), ("ppo", 0), ("grpo", 1)])
+def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path, credit: str, resample: int) -> None:
+    """With a critic too, whose advantages are not 0 in a flat group; and where no group is a candidate of the filter."""
+    said: list[str] = []
+
+    class Listener(Silent):
+        def on_message(self, text: str) -> None:
+            said.append(text)
+
     result = ragen.train(
         f"bandit-starpo-s-{credit}-tiny",
         {
@@ -161,14 +169,19 @@ def test_where_all_groups_are_flat_the_demonstrations_alone_teach(tmp_path: Path
             "filter.max_flat_steps": 1,
             "rollout.groups": 2,
             "rollout.members": 2,
+            "rollout.resample": resample,
             "rollout.max_new_tokens": 4,
             "rollout.format_penalty": -0.5,  # of every reply: four tokens hold no valid answer
             "loss.sft_coef": 0.5,
             "loss.entropy_coef": 0.0,
         },
         env=Flat,
+        listener=Listener(),
     )
     assert len(result.history) == 2
+    assert sum("the demonstrations alone teach: every group flat" in text for text in said) == 2
+    stored = read_trajectories(result.run / "trajectories" / "step-000001.jsonl")
+    assert {item.advantages for item in stored} == {None}  # none of them trained
     first, second = result.history
     assert first["update/optimizer_steps"] >= 1
     assert second["update/sft_loss"] < first["update/sft_loss"]

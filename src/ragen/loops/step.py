@@ -56,11 +56,12 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     metrics |= filter_metrics(len(kept), gathered) | replay_metrics(old, kept, s.config.replay, step=step)
     carried, turn_advantages, imitation = gathered.carried, TurnAdvantages(), s.imitation(step)
     if imitation is not None and not kept:  # the demonstrations alone teach: no episode has a weight in the policy's loss
-        kept, weights = list(gathered.candidates), np.zeros(len(gathered.candidates))
+        kept, weights = list(collection.groups), np.zeros(len(collection.groups))
     if kept:
         learnt = learn(s, step, kept, weights, imitation, old, carried)
         metrics |= learnt.metrics
-        turn_advantages, carried = learnt.turn_advantages, learnt.carried
+        carried = learnt.carried
+        turn_advantages = learnt.turn_advantages if len(selection.kept) else turn_advantages
     else:
         metrics |= {"update/skipped": 1.0, "update/optimizer_steps": 0.0}
     s.agent.sampler.load(s.policy.model.state_dict(), version=step + 1)
@@ -87,8 +88,8 @@ def worth_a_line(gathered: Gathered, after: Carried, metrics: Mapping[str, float
     """What the row of the step does not tell."""
     collection = gathered.collection
     if metrics["filter/kept_groups"] == 0:
-        valid = metrics.get("rollout/valid_format", math.nan)
-        yield f"no update: every group flat; valid format {valid:.3f}"
+        taught = "the demonstrations alone teach" if metrics.get("update/optimizer_steps") else "no update"
+        yield f"{taught}: every group flat; valid format {metrics.get('rollout/valid_format', math.nan):.3f}"
     if errors := len(collection.errors):
         first = " ".join(collection.errors[0].error.split())
         yield f"{errors} of {errors + len(collection.trajectories)} episodes lost to errors; the first said: {first}"
