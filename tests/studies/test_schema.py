@@ -27,6 +27,13 @@ def test_a_size_chooses_values_and_lays_its_settings_over_them(study):
     }
 
 
+def test_a_key_that_is_missing_is_named_without_the_rest_of_the_file():
+    with pytest.raises(ConfigError) as error:
+        parse_study("question: is it?", "mine.yaml")
+    assert "setting 'title' is missing (a few words)" in str(error.value)
+    assert "is it?" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -44,6 +44,8 @@ def _explain(cls: type[BaseModel], problem: Mapping[str, Any], prefix: str) -> s
         message += f"; did you mean '{close[0]}'?" if close else ""
     field = _descend(cls, path[:-1]).model_fields.get(path[-1])
     about = f" ({field.description})" if field is not None and field.description else ""
+    if problem["type"] == "missing":  # what pydantic gives as the input is everything around it
+        return f"setting '{key}' is missing{about}"
     return f"setting '{key}' is {problem['input']!r}: {message}{about}"
 
 
