@@ -4,14 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from ragen.algos.losses import linear_schedule
 from ragen.config.schema import Config
-from ragen.envs.guard import guarded
 from ragen.episode import Segment
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.learn.batch import collate_segments
 from ragen.learn.imitation import Imitation
 from ragen.loops.compose import Agent, World
 from ragen.rollout.demonstrations import Player, demonstrate, demonstration_specs, optimal_player, players_of
-from ragen.rollout.instances import content_of
+from ragen.rollout.instances import content_of, started
 from ragen.rollout.runner import EpisodeSpec, Rules
 from ragen.rollout.segments import segments
 from ragen.seeding import derive
@@ -73,10 +72,7 @@ def check_oracle(config: Config, world: World) -> None:
     """Raise ConfigError where demonstrations are to be mixed in and the environment has no best play to show."""
     if max(config.loss.sft_coef, config.loss.sft_coef_end) == 0:
         return
-    env = guarded(world.make())
-    (spec,) = demonstration_specs(world.name, seed=config.seed, count=1)
-    env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed)
-    if "optimal" not in players_of(env):
+    if "optimal" not in players_of(started(world.make)):
         raise ConfigError(
             f"loss.sft_coef is {config.loss.sft_coef}, but '{world.name}' has no oracle to show (its plan() is None): "
             "set loss.sft_coef and loss.sft_coef_end to 0"

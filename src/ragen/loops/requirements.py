@@ -5,8 +5,8 @@ from functools import partial
 
 from ragen.algos.advantages import KL_IN_REWARD, AdvantageEstimator, advantages
 from ragen.config.schema import AdvantageConfig, Config, OptimConfig
-from ragen.envs.guard import guarded
 from ragen.errors import ConfigError
+from ragen.rollout.instances import started
 from ragen.rollout.runner import EnvironmentFactory
 
 CRITIC_SETTINGS = ("critic", "critic_warmup_steps")  # of `optim`, beside its learning rate
@@ -15,8 +15,9 @@ BASELINE_SETTINGS = ("baseline_decay",)  # of the running mean that a rule with 
 
 def check_rule(config: Config, rule: AdvantageEstimator, make_env: EnvironmentFactory) -> None:
     """Raise ConfigError where a run cannot give its advantage rule what it needs, or its settings would go unused."""
-    for problem in (*_unmet(config, rule, make_env), *_unused(config, rule)):
-        raise ConfigError(problem)
+    problems = [*_unmet(config, rule, make_env), *_unused(config, rule)]
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def used_settings(rule: AdvantageEstimator) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def _unmet(config: Config, rule: AdvantageEstimator, make_env: EnvironmentFactor
             f"rollout.members = {members}: set advantage.k to {members - 1} or less, or rollout.members to "
             f"{config.advantage.k + 1} or more"
         )
-    if "anchors" in rule.needs and not _has_anchors(make_env):
+    if "anchors" in rule.needs and started(make_env).anchor() is None:
         yield (
             f"env.name is '{config.env.get('name')}', but advantage.name '{name}' compares turns that began in the same "
             "state, which this environment does not tell: define anchor() in it, or set advantage.name to "
@@ -77,9 +78,3 @@ def _named(fits: Callable[[AdvantageEstimator], bool]) -> str:
     """The registered rules that fit, as words; `none` is no remedy, it goes with other losses only."""
     names: Iterable[str] = (name for name in advantages if name != "none" and fits(advantages.get(name)))
     return " or ".join(f"'{name}'" for name in names)
-
-
-def _has_anchors(make_env: EnvironmentFactory) -> bool:
-    env = guarded(make_env())
-    env.reset(instance_seed=0, dynamics_seed=0)
-    return env.anchor() is not None

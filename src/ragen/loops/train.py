@@ -1,6 +1,6 @@
 """StarPO and StarPO-S: collect whole trajectories, keep the uncertain groups, give credit, update (arXiv 2504.20073).
 
-The loop reads as the paper's algorithm box. What it needs is put together in ``loops/session.py``.
+One step is in ``loops/step.py``. What the loop needs is put together in ``loops/opening.py``.
 """
 
 from collections.abc import Mapping, Sequence
