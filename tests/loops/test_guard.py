@@ -16,6 +16,7 @@ from ragen.loops.session import Session
 from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.directory import RunDirectory
+from ragen.runs.listener import Silent
 from ragen.runs.summary import ECHO_TRAP
 
 SOURCE = {"preset": "bandit-starpo-grpo"}
@@ -115,6 +116,21 @@ def test_a_rollback_returns_with_other_settings_and_keeps_what_it_gives_up(tmp_p
     }
     stored = RunDirectory.open(done.run).config
     assert (stored.optim.learning_rate, stored.filter.value) == (1e-4, 1.0)  # the run's settings are what was asked for
+
+
+def test_a_rollback_for_a_collapse_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And names no filter where the settings change none."""
+
+    class Listener(Silent):
+        def on_message(self, text: str) -> None:
+            said.append(text)
+
+    said: list[str] = []
+    monkeypatch.setattr(module, "detect", lambda rows, _: Signals(collapsed=8) if len(rows) == 8 else NOTHING)
+    asked = settings(tmp_path, "one", BACK | {"echo_trap.filter_value": None})
+    done = ragen.train(SOURCE, asked, listener=Listener())
+    assert json.loads((done.run / "rollbacks" / "rollback-1.json").read_text())["fired"] == ["collapse"]
+    assert [text for text in said if "rollback 1" in text] == ["rollback 1: back to step 2, learning rate 5e-05"]
 
 
 @pytest.mark.parametrize("stop_at", [1, 7, 9])

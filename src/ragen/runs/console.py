@@ -120,8 +120,8 @@ def _next_lines(result: Any) -> list[str]:
     if result.stopped.startswith(ECHO_TRAP):
         return [
             f"go on all the same: {resume} --echo_trap.action warn",
-            "Otherwise a new run with a stronger filter (a lower --filter.value), a lower --optim.learning_rate, or",
-            "  --echo_trap.action rollback, which does both by itself.",
+            "Otherwise a new run with a stronger filter (docs/collapse.md), a lower --optim.learning_rate, or",
+            "  --echo_trap.action rollback, which lowers the learning rate by itself.",
         ]
     valid = result.history[-1].get("rollout/valid_format", math.nan) if result.history else math.nan
     return [
