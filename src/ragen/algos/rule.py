@@ -36,6 +36,11 @@ class Rule(Generic[T]):
         own = {name: settings[name] for name in self.settings if name in settings}
         return self.compute(*(arrays[name] for name in self.needs), **own)
 
+    def defaults(self) -> dict[str, Any]:
+        """The defaults that its signature gives its settings."""
+        parameters = inspect.signature(self.compute).parameters
+        return {name: parameters[name].default for name in self.settings if parameters[name].default is not inspect.Parameter.empty}
+
 
 def registered(registry: Registry[Rule[T]], name: str, *traits: str) -> Callable[[F], F]:
     """Decorator that registers a function as a rule of this name."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.config.paths import fields, is_bool, is_text, unknown
-from ragen.config.schema import Config
+from ragen.config.schema import CLIP_BOUNDS, Config
 from ragen.config.settings import validated
 from ragen.config.yaml_text import parse_yaml
 from ragen.errors import ConfigError, reason
@@ -31,8 +31,8 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     ``source`` is a preset name, a YAML file (which may begin with ``preset: NAME``) or a mapping of the same form.
     ``overrides`` are words, ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]`` with YAML scalars as values, or a
     mapping. In any of them a key may be dotted (``a.b: 1`` is ``a: {b: 1}``), sections are laid over what is there key by
-    key, and another environment or advantage rule than the one below drops that one's own settings. Raises ConfigError with
-    the nearest valid name for an unknown key.
+    key, and another environment or advantage rule than the one below drops that one's own settings, another loss its clip
+    bounds where they bound something else. Raises ConfigError with the nearest valid name for an unknown key.
     """
     pairs = overrides.items() if isinstance(overrides, Mapping) else parse_overrides(overrides)
     values = _laid_over(_source_values(source), _nested(pairs))
@@ -181,16 +181,24 @@ def _with_preset(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``own`` over ``base``; another environment or advantage rule than the base's begins with its own settings."""
-    for section in ("env", "advantage"):
+    """``own`` over ``base``; another environment or advantage rule than the base's begins with its own settings.
+
+    So does another loss with its clip bounds, where they bound something else; the other terms of the objective stay.
+    """
+    for section in ("env", "advantage", "loss"):
         below, above = base.get(section), own.get(section)
-        if (
-            isinstance(below, Mapping)
-            and isinstance(above, Mapping)
-            and above.get("name", below.get("name")) != below.get("name")
-        ):
-            base = {**base, section: {}}
+        if isinstance(below, Mapping) and isinstance(above, Mapping) and "name" in above:
+            base = {**base, section: _still_meant(section, below, above["name"])}
     return _merged(base, own)
+
+
+def _still_meant(section: str, below: Mapping[str, Any], name: Any) -> Mapping[str, Any]:
+    """What of the lower layer's section keeps its meaning where the upper one says ``name``."""
+    before = below.get("name", fields()["env"].default["name"] if section == "env" else fields()[f"{section}.name"].default)
+    if section == "loss":
+        same = CLIP_BOUNDS.get(str(before)) == CLIP_BOUNDS.get(str(name))
+        return below if same else {key: value for key, value in below.items() if key not in ("clip_low", "clip_high")}
+    return below if before == name else {}
 
 
 def _pieces(environment: str, method: str, size: str) -> Iterator[dict[str, Any]]:
