@@ -9,6 +9,9 @@ from torch import Tensor
 
 from ragen.registry import Registry
 
+OWN = "its module is imported, or the package that names it as an entry point is installed (docs/rules/README.md)"
+"""What makes a rule of a user's own known."""
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +42,11 @@ class Rule(Generic[T]):
     def defaults(self) -> dict[str, Any]:
         """The defaults that its signature gives its settings."""
         parameters = inspect.signature(self.compute).parameters
-        return {name: parameters[name].default for name in self.settings if parameters[name].default is not inspect.Parameter.empty}
+        return {
+            name: parameters[name].default
+            for name in self.settings
+            if parameters[name].default is not inspect.Parameter.empty
+        }
 
 
 def registered(registry: Registry[Rule[T]], name: str, *traits: str) -> Callable[[F], F]:

@@ -6,6 +6,7 @@ A preset is named ``<environment>-<method>[-small|-tiny]`` and composed of the Y
 """
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import product
@@ -15,7 +16,7 @@ from typing import Any
 from ragen.config.paths import fields, is_bool, is_text, unknown
 from ragen.config.schema import CLIP_BOUNDS, Config
 from ragen.config.settings import validated
-from ragen.config.yaml_text import parse_yaml
+from ragen.config.yaml_text import near_file, parse_yaml
 from ragen.errors import ConfigError, reason
 from ragen.registry import nearest
 
@@ -38,6 +39,10 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     values = _laid_over(_source_values(source), _nested(pairs))
     known = fields()
     for key, value in _flat(values, known):
+        if key == "preset":
+            raise ConfigError(
+                "preset is no setting: a preset is what the other settings are laid over, `ragen train PRESET …`"
+            )
         if key not in known:
             raise ConfigError(unknown(key))
         if isinstance(value, bool) and not is_bool(known[key].annotation) and key != "env":
@@ -61,8 +66,8 @@ def preset_values(name: str) -> dict[str, Any]:
     if not mark or not environment or method not in METHODS:
         known = preset_names([environment] if mark and environment else FAMILIES)
         raise ConfigError(
-            f"unknown preset '{name}': {nearest(name, known)} A preset is <environment>-<method>[-small|-tiny] "
-            f"(environments: `ragen envs`; methods: {', '.join(METHODS)}); a file's name ends in .yaml"
+            f"unknown preset '{name}': {nearest(name, known, '`ragen presets`')} (a preset is <environment>-<method>"
+            f"[-small|-tiny]; environments: `ragen envs`; methods: {', '.join(METHODS)}; a file's name ends in .yaml)"
         )
     values: dict[str, Any] = {"env": {"name": environment}}
     for piece in _pieces(environment, method, size):
@@ -154,13 +159,17 @@ def _source_values(source: object) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"cannot read '{path}': {reason(error)}; give a YAML file or a preset name (`ragen presets`)"
+            f"cannot read '{path}': {reason(error)}; {near_file(path)}give a YAML file or a preset name (`ragen presets`)"
         ) from None
     values = parse_yaml(text, str(path))
     if not values:
         raise ConfigError(f"{path} is empty: begin it with a line such as `preset: bandit-starpo-s-grpo-tiny`")
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: settings are a mapping (key: value lines), not a {type(values).__name__}")
+    if {"axes", "sizes"} <= set(values):
+        raise ConfigError(
+            f"{path} is a study, a grid of runs, not the settings of one: `ragen study run {shlex.quote(str(path))}`"
+        )
     return _with_preset(values, str(path))
 
 
