@@ -86,7 +86,14 @@ def test_the_script_of_the_guide_trains_with_both(
     assert "name: spo" in stored
 
 
-def test_an_installed_package_s_entry_points_are_found_from_the_command_line(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("advantages.get('median').needs", "('rewards', 'mask', 'trajectory', 'group')"),
+        ("losses.get('spo').settings", "('clip_high',)"),
+    ],
+)
+def test_an_installed_package_s_entry_points_are_found_from_the_command_line(folder: Path, part: str, told: str) -> None:
     """As `pip install` leaves it: the modules, and beside them the metadata with the guide's entry points."""
     points = tomllib.loads(PROJECT)["project"]["entry-points"]
     assert set(points) == {advantages.group, losses.group}
@@ -98,8 +105,9 @@ def test_an_installed_package_s_entry_points_are_found_from_the_command_line(fol
     ]
     (meta / "entry_points.txt").write_text("\n".join(lines))
     code = (
-        "from ragen.algos.advantages import advantages; from ragen.algos.losses import losses\n"
-        "print(advantages.get('median').needs, losses.get('spo').settings)"
+        "from importlib.metadata import entry_points; from ragen.algos.advantages import advantages\n"
+        "from ragen.algos.losses import losses\n"
+        f"print({part}, [point.load().__name__ for r in (advantages, losses) for point in entry_points(group=r.group)])"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}"],
@@ -108,7 +116,7 @@ def test_an_installed_package_s_entry_points_are_found_from_the_command_line(fol
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "('rewards', 'mask', 'trajectory', 'group') ('clip_high',)"
+    assert done.stdout.strip() == f"{told} ['median', 'spo']"
 
 
 @pytest.mark.parametrize("registry", [advantages, losses], ids=["advantages", "losses"])

@@ -89,6 +89,8 @@ def test_what_was_trained_on_comes_first_unless_another_order_is_asked_for(run, 
     assert main(["show", str(run.path), "--limit", "3"]) == 0
     text = capsys.readouterr().out
     assert "6 trajectories, 2 of them trained on, those first" in text
+    assert main(["show", str(run.path), "--step", "2", "--limit", "1"]) == 0
+    assert "6 trajectories, none of them trained on\n" in capsys.readouterr().out
     titles = [line for line in text.splitlines() if line.startswith("──")]
     assert ["not trained on" in line for line in titles] == [False, False, True]
     for word, order in (("--best", "highest return first"), ("--worst", "lowest return first")):

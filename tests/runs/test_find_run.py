@@ -65,6 +65,12 @@ def test_a_path_that_is_something_else_is_told_what_it_is(root: Path) -> None:
     with pytest.raises(CheckpointError, match=r"there are no runs in 'elsewhere'$"):
         find_run("omega", "elsewhere")
     assert find_run("omega") == Path("runs/omega")
+    Path("runs/omega/config.yaml").unlink()
+    for name in ("omega", "runs/omega"):
+        with pytest.raises(
+            CheckpointError, match=r"gone: copy runs/omega/checkpoints/step-…/settings\.yaml to runs/omega/con"
+        ):
+            find_run(name)
 
 
 def test_a_long_list_of_names_is_cut_and_the_likeliest_stand_first() -> None:

@@ -51,7 +51,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     decode = decoder(_tokenizer_home(opened))
     console = reading_console()
     trained = sum(item.trained for item in stored)
-    title = f"{opened.path} · step {step} · {len(stored)} trajectories, {trained} of them trained on{_order(args)}"
+    counted = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
+    title = f"{opened.path} · step {step} · {len(stored)} trajectories, {counted}"
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     show_trajectories(chosen, console, decode, limit=args.limit or None, groups_a_step=a_step)
     return 0

@@ -180,6 +180,9 @@ def find_run(path: str | Path, root: str | Path = "runs") -> Path:
 def _likely_runs(path: Path, root: Path) -> str:
     """What may have been meant: the run around a path, a run in a folder of runs, or the nearest names under ``root``."""
     with suppress(OSError):
+        bare = next((folder for folder in (path, root / path) if (folder / "checkpoints").is_dir()), None)
+        if bare is not None:
+            return f"its config.yaml is gone: copy {bare}/checkpoints/step-…/settings.yaml to {bare}/config.yaml"
         inside = next((parent for parent in path.parents if (parent / "config.yaml").is_file()), None)
         if inside is not None:
             return f"it is inside the run '{inside}': give that"
@@ -193,7 +196,7 @@ def _likely_runs(path: Path, root: Path) -> str:
     if close and path.name:
         return "did you mean {}?".format(" or ".join(f"'{each}'" for each in close))
     listing = "`ragen runs`" if root == Path("runs") else f"`ragen runs {root}`"
-    return f"the nearest of {len(known)} are {', '.join(likeliest(path.name, known))}; {listing} lists all"
+    return f"the nearest of {len(known)} in all: {', '.join(likeliest(path.name, known))}; {listing} lists all"
 
 
 def _runs_in(folder: Path) -> list[str]:
