@@ -166,21 +166,3 @@ def test_trajectories_that_are_not_there_say_which_are(tmp_path):
         run.write_trajectories(step, [group()])
     with pytest.raises(CheckpointError, match=r"step 2 .*stored: 1, 4"):
         run.trajectories(2)
-
-
-def test_e12_tensorboard_is_an_extra_and_its_absence_is_told_before_the_run_begins(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match=r"pip install .*\[tensorboard\]"):
-        RunDirectory.create(config(tmp_path, "--run.tensorboard", "true"))
-    assert not (tmp_path / "runs").exists()
-    RunDirectory.create(config(tmp_path)).append_metrics(1, {"x": 1.0})
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_tensorboard_events_are_written_beside_the_metrics(tmp_path):
-    pytest.importorskip("tensorboard")
-    run = RunDirectory.create(config(tmp_path, "--run.tensorboard", "true"))
-    run.append_metrics(1, {"x": 1.0, "y": math.nan})
-    run.close()
-    assert list((run.path / "tensorboard").glob("*tfevents*"))
-    assert len(run.metrics()) == 1

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from ragen.config.load import METHODS, preset_values
 from ragen.config.paths import fields
+from ragen.config.settings import leaves
 from ragen.config.yaml_text import dump_yaml
 
 PAPER = (
@@ -86,11 +87,11 @@ def _paper_table() -> list[str]:
 
 
 def _method_table() -> list[str]:
-    keys = [key for key in fields() if any(key in _dotted(preset_values(f"bandit-{method}")) for method in METHODS)]
+    keys = [key for key in fields() if any(key in dict(leaves(preset_values(f"bandit-{method}"))) for method in METHODS)]
     lines = ["## What the methods set", "", f"| setting | {' | '.join(METHODS)} |", "|---|" + "---|" * len(METHODS)]
     for key in keys:
         if key != "env":
-            cells = (_dotted(preset_values(f"bandit-{m}")).get(key, fields()[key].default) for m in METHODS)
+            cells = (dict(leaves(preset_values(f"bandit-{m}"))).get(key, fields()[key].default) for m in METHODS)
             lines.append(f"| `{key}` | {' | '.join(_plain(cell) for cell in cells)} |")
     return [*lines, ""]
 
@@ -99,8 +100,8 @@ def _size_notes() -> list[str]:
     lines = ["## What `-small` and `-tiny` set", ""]
     for family in ("bandit", "frozen_lake", "sokoban"):
         for size in ("small", "tiny"):
-            base = _dotted(preset_values(f"{family}-starpo-s-grpo"))
-            values = _dotted(preset_values(f"{family}-starpo-s-grpo-{size}"))
+            base = dict(leaves(preset_values(f"{family}-starpo-s-grpo")))
+            values = dict(leaves(preset_values(f"{family}-starpo-s-grpo-{size}")))
             differing = ", ".join(
                 f"`{key}` {_plain(value)}" for key, value in values.items() if value not in (base.get(key), _default(key))
             )
@@ -119,13 +120,6 @@ def _all_settings() -> list[str]:
 def _default(key: str) -> Any:
     field = fields().get(key)
     return field.default if field is not None else None
-
-
-def _dotted(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in values.items():
-        out |= _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return out
 
 
 def _type(field: FieldInfo) -> str:

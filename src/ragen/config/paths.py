@@ -14,6 +14,10 @@ from ragen.config.schema import Config
 
 ENV_COMMON = ("max_turns", "max_actions", "max_actions_per_turn", "wording")  # what every environment has, for hints
 
+GONE = {
+    "run.tensorboard": "it is run.trackers now: [tensorboard] in place of true; in place of false, leave it out",
+}  # what became of settings of earlier versions
+
 
 @cache
 def fields() -> Mapping[str, FieldInfo]:
@@ -46,6 +50,8 @@ def _kinds(annotation: Any) -> tuple[Any, ...]:
 
 def unknown(key: str) -> str:
     """The message for a setting that does not exist, with the nearest that do, searched over all dotted names."""
+    if key in GONE:
+        return f"unknown setting '{key}': {GONE[key]}"
     scores = {path: likeness(key, path) for path in (*fields(), *(f"env.{name}" for name in ENV_COMMON))}
     best = max(scores.values())
     nearest = [f"'{path}'" for path, score in scores.items() if score > best - 0.02][:3]

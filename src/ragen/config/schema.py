@@ -272,7 +272,21 @@ class RunConfig(Settings):
     threads: int = Field(
         0, ge=0, le=1024, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice"
     )
-    tensorboard: bool = Field(False, description="also write TensorBoard events (extra 'tensorboard')")
+    trackers: tuple[str, ...] = Field(
+        (), description="where metrics go beside metrics.jsonl: tensorboard, wandb, mlflow, trackio (docs/trackers.md)"
+    )
+
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _one_or_several(cls, trackers: Any) -> Any:
+        return (trackers,) if isinstance(trackers, str) else trackers
+
+    @field_validator("trackers")
+    @classmethod
+    def _each_once(cls, trackers: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(trackers)) < len(trackers):
+            raise ValueError("each may be named once")
+        return trackers
 
 
 class Config(Settings):

@@ -2,7 +2,7 @@
 
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -28,6 +28,15 @@ def validated(cls: type[S], values: Mapping[str, Any], prefix: str = "") -> S:
     except ValidationError as error:
         lines = [_explain(cls, dict(problem), prefix) for problem in error.errors()]
         raise ConfigError("\n".join(lines)) from None
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by dotted name."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def _explain(cls: type[BaseModel], problem: Mapping[str, Any], prefix: str) -> str:

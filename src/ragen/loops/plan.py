@@ -20,6 +20,7 @@ from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.pool import visited
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.rollout.shaping import Shaping
+from ragen.runs.trackers import require_trackers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     choose_device(config.model.device)
     if config.model.lora.rank:
         require_peft()
+    require_trackers(config.run.trackers)
     world = build_world(config.env, env)
     stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)

@@ -5,8 +5,8 @@ from ragen.metrics.definitions import METRICS
 _INTRO = """# Metrics
 
 This page is generated (`make docs`); a test compares it with the code.
-Each training step adds one line to `metrics.jsonl` of the run directory (and, with `run.tensorboard true`, points to
-TensorBoard): its `step`, then the metrics below. A metric without data in a step is left out: it is never written as 0.
+Each training step adds one line to `metrics.jsonl` of the run directory (and is told to the trackers of
+`run.trackers`): its `step`, then the metrics below. A metric without data in a step is left out: it is never written as 0.
 Episodes that the environment lost to an error are counted in `rollout/errors` and stand in no mean.
 An evaluation is a file of its own, `eval/<name>.json`, with the fields of `ragen.metrics.evaluation.EvalReport`: the same
 numbers as below without the prefix, with intervals as pairs, the reference players, and the outcome of every instance.

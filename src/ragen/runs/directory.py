@@ -1,8 +1,8 @@
 """The run directory: everything a run leaves behind, under one path.
 
 ``config.yaml`` (resolved), ``provenance.json``, ``metrics.jsonl``, ``trajectories/step-*.jsonl``, ``eval/*.json``,
-``checkpoints/step-*/``, ``rollbacks/`` (what the Echo-Trap detector's rollbacks gave up), ``tensorboard/`` (with the extra);
-``.lock`` while a process writes.
+``checkpoints/step-*/``, ``rollbacks/`` (what the Echo-Trap detector's rollbacks gave up), ``trackers.json`` and a folder for
+each tracker that keeps its files there (``run.trackers``); ``.lock`` while a process writes.
 """
 
 import json
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.config import Config, load_config
+from ragen.config.settings import leaves
 from ragen.config.yaml_text import dump_yaml, parse_yaml
 from ragen.envs.locate import label as short_name
 from ragen.episode import Group, Trajectory
@@ -37,7 +38,7 @@ from ragen.runs.events import (
 )
 from ragen.runs.lock import LOCK, locked
 from ragen.runs.provenance import provenance
-from ragen.runs.tensorboard import TensorBoard, require_tensorboard
+from ragen.runs.trackers import TRAINING, Point, Trackers, evaluation_point
 
 _STEP_FILE = re.compile(r"^step-(\d+)\.jsonl?$")
 
@@ -49,7 +50,7 @@ class RunDirectory:
         self.path, self.config = path, config
         every = config.run.checkpoint_every if config.echo_trap.action == "rollback" else 1
         self.checkpoints = Checkpoints(path / "checkpoints", config.run.keep, every)
-        self._board: TensorBoard | None = None
+        self._trackers = Trackers(config.run.trackers, path, dict(leaves(config.model_dump(mode="json"))))
 
     @classmethod
     def create(cls, config: Config, path: Path | None = None) -> "RunDirectory":
@@ -87,9 +88,7 @@ class RunDirectory:
     def append_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add the metrics of ``step`` (the number of steps done) to ``metrics.jsonl``; NaN becomes null."""
         append_line(self.path / "metrics.jsonl", {"step": step, **metrics})
-        if self.config.run.tensorboard:
-            self._board = self._board or TensorBoard(self.path / "tensorboard", step)
-            self._board.write(step, metrics)
+        self._trackers.tell(Point(TRAINING, step, metrics), self._points)
 
     def metrics(self) -> list[dict[str, Any]]:
         """All recorded metrics, one mapping a step."""
@@ -118,7 +117,9 @@ class RunDirectory:
     def write_eval(self, name: str, step: int, report: Mapping[str, Any]) -> Path:
         """Store an evaluation made after ``step`` steps as ``eval/<name>.json``."""
         path = self._eval_file(_checked_name(name, "evaluation"))
-        write_text(path, json.dumps(plain({"step": step, **report}), indent=1, ensure_ascii=False) + "\n")
+        stored = plain({"step": step, **report})
+        write_text(path, json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+        self._trackers.tell(evaluation_point(name, stored), self._points)
         return path
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
@@ -142,7 +143,7 @@ class RunDirectory:
 
         An evaluation made "after" the run was, where the run goes on, one after ``step``: it is kept under that name.
         """
-        self.close()  # TensorBoard takes later points away where it opens its files anew
+        self._trackers.cut_after(step)
         with clear_disk_errors("the run directory", self.path):
             clean_temporary(self.path)
             cut_lines(self.path / "metrics.jsonl", step)
@@ -157,9 +158,14 @@ class RunDirectory:
 
     def close(self) -> None:
         """Close what is open."""
-        if self._board is not None:
-            self._board.close()
-            self._board = None
+        self._trackers.close()
+
+    def _points(self) -> Iterator[Point]:
+        """All that a tracker may be told of the run so far."""
+        for row in self.metrics():
+            yield Point(TRAINING, row["step"], {name: value for name, value in row.items() if name != "step"})
+        for name, report in self.evaluations().items():
+            yield evaluation_point(name, report)
 
     def _eval_file(self, name: str) -> Path:
         return self.path / "eval" / f"{name}.json"
@@ -245,8 +251,6 @@ def make_place(config: Config, label: str | None = None) -> Path:
 
     Raises CheckpointError where it holds something already, ConfigError for a name that is a path.
     """
-    if config.run.tensorboard:
-        require_tensorboard()
     root = Path(config.run.root)
     if config.run.name:
         path = root / _checked_name(config.run.name, "run.name")

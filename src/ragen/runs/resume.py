@@ -1,12 +1,12 @@
 """Going on with a run: checked in full before a model is loaded or a file is touched."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ragen.config import Config, load_config
+from ragen.config.settings import leaves
 from ragen.config.yaml_text import dump_yaml
 from ragen.errors import CheckpointError, ConfigError
 from ragen.runs.directory import RunDirectory
@@ -94,17 +94,9 @@ def _check_same(trained: Config, config: Config, path: Path) -> None:
 
 def differences(old: Config, new: Config, *, free: Sequence[str]) -> list[str]:
     """Each setting that differs, as ``key = OLD, not NEW``; the sections (or single settings) in ``free`` may."""
-    before, after = (dict(_leaves(config.model_dump(mode="json"))) for config in (old, new))
+    before, after = (dict(leaves(config.model_dump(mode="json"))) for config in (old, new))
     return [
         f"{key} = {before.get(key)}, not {after.get(key)}"
         for key in before | after
         if key not in free and key.partition(".")[0] not in free and before.get(key) != after.get(key)
     ]
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
