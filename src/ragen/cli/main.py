@@ -24,6 +24,7 @@ COMMANDS = {
     "study": "run a grid of settings over seeds, and report it",
     "runs": "list runs and how far they are",
     "show": "print stored trajectories of a run",
+    "export": "write trajectories for training elsewhere, or for a warm-up",
     "plot": "draw learning curves of runs",
     "envs": "list environments, or the settings of one",
     "presets": "list training presets",

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragen.errors import CheckpointError, ConfigError, ModelError
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
             sys.stdout.write(to_line(trajectory_record(item)))
         return 0
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
-    decode = decoder(_tokenizer_home(opened))
+    decode = decoder(tokenizer_home(opened))
     console = reading_console()
     trained = sum(item.trained for item in stored)
     counted = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
@@ -97,18 +97,23 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 def decoder(path: Path) -> Callable[[Sequence[int]], str]:
-    """A function from ids to their exact text, special tokens included (by the tokenizer's own file: it loads fast)."""
+    """A function from ids to their exact text, special tokens included."""
+    tokenizer = read_tokenizer(path)
+    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def read_tokenizer(path: Path) -> Any:
+    """The tokenizer of a model's directory, by its own file: without transformers it loads fast."""
     from tokenizers import Tokenizer
 
     file = path / "tokenizer.json"
     try:
-        tokenizer = Tokenizer.from_file(str(file))
+        return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing more special
         raise ModelError(f"'{file}' cannot be read as a tokenizer: {error}") from None
-    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
-def _tokenizer_home(opened: "RunDirectory") -> Path:
+def tokenizer_home(opened: "RunDirectory") -> Path:
     """The newest checkpoint, or before there is one the model the run began from."""
     if steps := opened.checkpoints.steps():
         return opened.checkpoints.path(steps[-1])

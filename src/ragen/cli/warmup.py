@@ -31,7 +31,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     check_source(args.source)
     config = load_config(args.source, overrides)
     if config.warmup.data == "none":
-        raise ConfigError("warmup.data is 'none': choose --warmup.data format (random valid play) or oracle (best play)")
+        raise ConfigError(
+            "warmup.data is 'none': choose --warmup.data format (random valid play), oracle (best play), or a file of "
+            "conversations (docs/exports.md)"
+        )
     out = writable("--out", args.out) if args.out else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")

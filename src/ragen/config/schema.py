@@ -1,6 +1,7 @@
 """Every setting of a run, with the paper's values as defaults (arXiv 2504.20073; ``docs/settings.md`` maps the symbols)."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -12,6 +13,7 @@ from ragen.episode import LARGEST_REWARD
 
 COEF = 1e6  # the weight of a term at most: beyond, float32 overflows in the loss
 CLIP_BOUNDS = {"gspo": (3e-4, 4e-4), "gmpo": (0.4, 0.4)}  # clip_low, clip_high of their sources; other losses have PPO's
+MADE_DATA = ("none", "format", "oracle")  # values of warmup.data that name no file
 HOTTEST, COLDEST = 100.0, 0.01  # temperatures: logits are divided by them in float32
 
 
@@ -208,15 +210,26 @@ class OptimConfig(Settings):
 
 
 class WarmupConfig(Settings):
-    """Supervised fine-tuning on demonstrations made by the environment, before RL."""
+    """Supervised fine-tuning before RL, on demonstrations made by the environment or on conversations of a file."""
 
-    data: Literal["none", "format", "oracle"] = Field(
-        "none", description="random valid actions (format) or best play (oracle)"
+    data: str = Field(
+        "none",
+        description="'none', 'format' (random valid actions), 'oracle' (best play), or a file of conversations: .jsonl, "
+        ".parquet (docs/exports.md)",
     )
-    demonstrations: int = Field(320, ge=1, description="demonstration episodes")
+    demonstrations: int = Field(320, ge=1, description="demonstration episodes (format, oracle); of a file all are taken")
     epochs: int = Field(1, ge=1, description="passes over them")
     batch: int = Field(32, ge=1, description="episodes an optimiser step")
     learning_rate: float = Field(5e-5, gt=0, description="learning rate")
+
+    @field_validator("data")
+    @classmethod
+    def _made_or_file(cls, data: str) -> str:
+        if data in MADE_DATA or data.endswith((".jsonl", ".parquet")):
+            return data
+        close = get_close_matches(data, MADE_DATA, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise ValueError(f"it must be {', '.join(MADE_DATA)}, or a file that ends in .jsonl or .parquet{hint}")
 
 
 class EvalConfig(Settings):

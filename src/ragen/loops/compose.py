@@ -76,10 +76,10 @@ def build_agent(path: Path, model: ModelConfig, rollout: RolloutConfig) -> Agent
     return Agent(path, module, tokenizer, renderer, sampler, dtype, device, wanted)
 
 
-def build_renderer(tokenizer: Any, rollout: RolloutConfig) -> ChatRenderer:
+def build_renderer(tokenizer: Any, rollout: RolloutConfig, system: str | None = None) -> ChatRenderer:
     """The chat renderer, with the forced ``<think>`` opener where the config asks for it."""
     forced = FORCED_THINK if rollout.thinking and rollout.force_think else ""
-    return ChatRenderer(tokenizer, forced=forced)
+    return ChatRenderer(tokenizer, forced=forced, system=system)
 
 
 def control_ids(renderer: ChatRenderer) -> tuple[int, ...]:

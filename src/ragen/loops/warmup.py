@@ -1,4 +1,4 @@
-"""Warm-up: supervised fine-tuning on demonstrations made by the environment, so that replies follow the format.
+"""Warm-up: supervised fine-tuning on demonstrations, made by the environment or read from a file of conversations.
 
 Cached by content: model files, demonstration tokens and settings; the same warm-up is never run twice.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ragen.config.schema import Config
+from ragen.config.schema import MADE_DATA, Config
 from ragen.episode import Segment
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.learn.batch import collate_segments
@@ -19,6 +19,7 @@ from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
 from ragen.learn.supervised import supervised_epoch
 from ragen.loops.compose import Agent, World, build_agent, build_rules
+from ragen.loops.conversations import conversation_rows, stored_conversations
 from ragen.loops.demonstrations import demonstrated
 from ragen.models.allocator import trim
 from ragen.models.cache import cache_dir, is_made, made_once
@@ -42,12 +43,16 @@ def starting_model(config: Config, world: World, held_out: frozenset[str], liste
 
 
 def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, listener: Listener) -> Path:
-    """Fine-tune the model at ``path`` on the environment's demonstrations; returns a plain Hugging Face directory."""
+    """Fine-tune the model at ``path`` on demonstrations; returns a plain Hugging Face directory."""
+    conversations = stored_conversations(config.warmup.data, listener)  # what is wrong with a file must not wait for a model
     agent = build_agent(path, config.model, config.rollout)
-    rows, faults = demonstration_rows(config, world, held_out, agent)
-    if faults:
-        count = config.warmup.demonstrations
-        listener.on_message(f"warm-up: {len(faults)} of {count} demonstrations failed, left out; the first: {faults[0]}")
+    if conversations is not None:
+        rows = conversation_rows(config, world, held_out, agent, conversations, listener)
+    else:
+        rows, faults = demonstration_rows(config, world, held_out, agent)
+        if faults:
+            count = config.warmup.demonstrations
+            listener.on_message(f"warm-up: {len(faults)} of {count} demonstrations failed, left out; the first: {faults[0]}")
     target = cache_dir() / "warmups" / _key(config, path, agent, rows)
     if is_made(target):
         listener.on_message(f"warm-up: found in the cache ({target.name})")
@@ -101,7 +106,10 @@ def _key(config: Config, path: Path, agent: Agent, rows: Sequence[Segment]) -> s
         digest.update(f"{file.name} {_hash(file)}".encode())
     for row in rows:
         digest.update(row.token_ids.tobytes() + row.mask.tobytes())
-    settings = config.warmup.model_dump() | {"seed": config.seed, "betas": config.optim.betas, "version": VERSION}
+    data = config.warmup.data
+    source = {"data": data} if data in MADE_DATA else {"data": _hash(Path(data)), "demonstrations": len(rows)}
+    run = {"seed": config.seed, "betas": config.optim.betas, "version": VERSION}
+    settings = config.warmup.model_dump() | source | run
     digest.update(json.dumps(settings, sort_keys=True).encode() + str(agent.dtype).encode())
     return digest.hexdigest()
 

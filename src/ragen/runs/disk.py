@@ -76,6 +76,18 @@ def write_text(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A temporary path to write to, which takes the place of ``path`` once all is written; after an error it is gone."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with clear_disk_errors(path.name, path):
+        try:
+            yield temporary
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
 def clean_temporary(folder: Path) -> None:
     """Remove what a kill inside ``write_text`` left below ``folder``."""
     for path in list(folder.rglob(".*.tmp")):

@@ -34,6 +34,7 @@ class ChatRenderer:
 
     Attributes:
         end_of_turn: the id that closes a reply in this template.
+        control_ids: the ids of the tokenizer's special tokens and of ``end_ids``, the format's tags apart.
         end_ids: the ids that end a reply when sampled: ``end_of_turn`` and the tokenizer's end of sequence.
         multi_turn: whether history provably only grows; else ``open`` still works, one turn a segment.
         why_single: the reason where ``multi_turn`` is False.
@@ -64,6 +65,8 @@ class ChatRenderer:
         eos: int | None = tokenizer.eos_token_id
         self.end_of_turn = self._find_end_of_turn(eos)
         self.end_ids = frozenset({self.end_of_turn} if eos is None else {self.end_of_turn, eos})
+        special = {token.id for token in self._encoder.added.values() if token.special}
+        self.control_ids = self.end_ids | (special - self._tags())
         self._bos = self._missing_bos(tokenizer)
         pieces = (*self._before, *self._after_system, *self._to_reply, *self._between, *self._forced)
         self._encoder.check(self.end_ids | {part for part in pieces if isinstance(part, int) and part not in self._tags()})
