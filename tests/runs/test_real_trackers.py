@@ -55,6 +55,7 @@ def train(tmp_path: Path, name: str) -> Path:
         "http_proxy": nowhere,
         "OPENAI_API_KEY": "sk-CANARY-1",
         "HF_TOKEN": "hf_CANARY-2",
+        "WANDB_API_KEY": "CANARY".ljust(40, "0"),
     }
     command = [sys.executable, "-c", RUN, str(tmp_path / "runs"), name, "--key", "CANARY-3"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)

@@ -30,7 +30,6 @@ UNKNOWN = "\ufffd"  # what bytes that are no UTF-8 are shown as
 class Tally:
     """What was written and what could not be told as it was."""
 
-    rows: int = 0
     trajectories: int = 0
     replies: int = 0
     lost: int = 0  # trajectories that sampled nothing
@@ -104,7 +103,6 @@ class Exporter:
                 turns = t.turns[start:end]
                 told = None if number and self.origin.windowed else tuple(self._messages(turns))
                 self.tally.without_messages += told is None
-                self.tally.rows += 1
                 yield Row(step, item, number, turns, start, data, told)
 
     def _messages(self, turns: Sequence[Turn]) -> Iterator[tuple[str, str]]:

@@ -132,13 +132,13 @@ class Trackers:
         if told is not None and told.rollbacks != rollbacks and not kind.forgets:
             told = None
         resumed = told is not None
-        self._told[name] = told = told or _Told(secrets.token_hex(4), rollbacks)
+        told = told or _Told(secrets.token_hex(4), rollbacks)
         attempt = f" (rollback {rollbacks})" if rollbacks and not kind.forgets else ""
         tracker = kind()
         first = told.steps.get(TRAINING, 0) + 1
         folder = self._path / name
         tracker.open(TrackedRun(self._path.name + attempt, told.id, resumed, first, folder, self._settings))
-        self._open[name] = tracker
+        self._open[name], self._told[name] = tracker, told
 
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
