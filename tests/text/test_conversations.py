@@ -42,6 +42,11 @@ def test_what_an_export_writes_beside_is_read() -> None:
     assert parse_conversation(row, "x") == Conversation("x", None, (("Which?", "Left"),), ((4, 2),), "abc", "bandit", 2**62)
 
 
+def test_an_empty_reply_that_was_sampled_is_none_by_mistake() -> None:
+    row = {"messages": [MESSAGES[0], {"role": "assistant", "content": ""}], "reply_token_ids": [[2]], "tokenizer": "abc"}
+    assert parse_conversation(row, "x") == Conversation("x", None, (("Which?", ""),), ((2,),), "abc")
+
+
 FAULTS: list[tuple[Any, str]] = [
     ([1], r"it is \[1\]: a row is an object"),
     ({"text": "hello"}, "it holds none of the fields 'messages' and 'conversations'"),

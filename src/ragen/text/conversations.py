@@ -91,7 +91,8 @@ def parse_conversation(record: Any, where: str) -> Conversation | None:
         raise ValueError("it has 'tools': tool calls cannot be taught here; write them into the messages")
     texts = list(_texts(record[form], form))
     system = _system(record, texts, form)
-    turns = _turns(texts, form, offset=len(record[form]) - len(texts))
+    sampled = record.get("reply_token_ids") is not None  # a reply may then be an end-of-turn token alone
+    turns = _turns(texts, form, offset=len(record[form]) - len(texts), empty=sampled)
     seed = record.get("instance_seed")
     return Conversation(
         where,
@@ -134,7 +135,7 @@ def _system(record: Mapping[str, Any], texts: list[tuple[str, str]], form: str) 
     return beside if first is None else first
 
 
-def _turns(texts: list[tuple[str, str]], form: str, offset: int) -> tuple[tuple[str, str], ...]:
+def _turns(texts: list[tuple[str, str]], form: str, *, offset: int, empty: bool) -> tuple[tuple[str, str], ...]:
     for i, (role, text) in enumerate(texts):
         wanted = ("user", "assistant")[i % 2]
         if role != wanted:
@@ -142,7 +143,7 @@ def _turns(texts: list[tuple[str, str]], form: str, offset: int) -> tuple[tuple[
                 f"{form}[{i + offset}] is of '{role}' where '{wanted}' has its turn: after a system message, if any, user "
                 "and assistant speak in turn, the user first"
             )
-        if role == "assistant" and not text:
+        if role == "assistant" and not text and not empty:
             raise ValueError(f"{form}[{i + offset}] is an empty reply: there is nothing to teach")
     if len(texts) % 2 or not texts:
         raise ValueError(f"{form} ends without a reply: the last message must be the assistant's, for replies are taught")
