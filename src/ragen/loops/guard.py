@@ -7,11 +7,11 @@ from typing import Any
 
 from ragen.errors import CheckpointError, TrainingError
 from ragen.loops.session import Session, after_rollbacks
-from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
+from ragen.metrics.echo_trap import Signals
 from ragen.runs.checkpoints import verify
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
-from ragen.runs.summary import ECHO_TRAP
+from ragen.runs.summary import ECHO_TRAP, signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,8 @@ class Guard:
     """Looks at the metrics of every step, beginning with those that a resumed run has on disk."""
 
     def __init__(self, session: Session) -> None:
-        trap = session.config.echo_trap
         self._run, self._rollbacks = session.run, session.carried.rollbacks
-        self._trap, self._settings = trap, TrapSettings(trap.window, trap.drop, trap.spike, trap.solved)
+        self._trap = session.config.echo_trap
         self._rows: list[Mapping[str, Any]] = list(session.run.metrics())
         self.signals = self._detect()
 
@@ -63,7 +62,7 @@ class Guard:
         return None
 
     def _detect(self) -> Signals:
-        return NOTHING if self._trap.action == "off" else detect(self._rows, self._settings)
+        return signals(self._run.config, self._rows)
 
 
 def _messages(signals: Signals, step: int, metrics: Mapping[str, float]) -> Iterator[str]:

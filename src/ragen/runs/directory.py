@@ -98,7 +98,7 @@ class RunDirectory:
         self, step: int, groups: Sequence[Group], errors: Sequence[Trajectory] = (), advantages: Advantages | None = None
     ) -> None:
         """Store the episodes of ``step``; ``advantages[(group index, member)]`` holds each turn's mean advantage."""
-        write_trajectories(self._trajectory_file(step), stored_trajectories(groups, errors, advantages))
+        write_trajectories(self.trajectory_file(step), stored_trajectories(groups, errors, advantages))
 
     def trajectories(self, step: int | None = None) -> list[StoredTrajectory]:
         """The stored episodes of ``step`` (None: the last one stored)."""
@@ -108,7 +108,7 @@ class RunDirectory:
         wanted = steps[-1] if step is None else step
         if wanted not in steps:
             raise CheckpointError(f"no trajectories of step {wanted} in '{self.path}'; stored: {_ranges(steps)}")
-        return list(read_trajectories(self._trajectory_file(wanted)))
+        return list(read_trajectories(self.trajectory_file(wanted)))
 
     def trajectory_steps(self) -> list[int]:
         """The steps whose trajectories are stored."""
@@ -146,7 +146,7 @@ class RunDirectory:
             clean_temporary(self.path)
             cut_lines(self.path / "metrics.jsonl", step)
             for later in [s for s in self.trajectory_steps() if s > step]:
-                self._trajectory_file(later).unlink()
+                self.trajectory_file(later).unlink()
             for name, made in ((name, report["step"]) for name, report in self.evaluations().items()):
                 if made > step:
                     self._eval_file(name).unlink()
@@ -163,7 +163,8 @@ class RunDirectory:
     def _eval_file(self, name: str) -> Path:
         return self.path / "eval" / f"{name}.json"
 
-    def _trajectory_file(self, step: int) -> Path:
+    def trajectory_file(self, step: int) -> Path:
+        """Where the trajectories of ``step`` are stored, if they are."""
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"
 
 
