@@ -17,7 +17,7 @@ function episodeView(episode, compact) {
   const world = worldView(episode);
   const turns = record.turns.map((turn, k) => turnView(episode, turn, k, world));
   const made = el(
-    compact ? "article.episode.compact" : "article.episode",
+    compact ? `article.episode.compact${place === view.place ? ".chosen" : ""}` : "article.episode",
     { "aria-label": `Group ${groupName(episode.run, index, place)}, member ${index.member[place]}` },
     episodeHead(episode, compact),
     record.error ? el("p.problem", {}, `the environment failed: ${visible(record.error)}`) : null,

@@ -49,8 +49,8 @@ function listenToKeys() {
 
 function showHelp() {
   const list = (rows, tag) => el("dl.help", {}, rows.map(([what, about]) => el("div", {}, el("dt", {}, el(tag, {}, what)), el("dd", {}, about))));
-  const close = el("button", { type: "button", onclick: () => $("keys").close(), autofocus: true }, "Close");
-  put($("keys"), el("h2", {}, "Keys"), list(KEYS, "kbd"), el("h2", {}, "Words"), list(WORDS, "strong"), close);
+  const close = el("button", { type: "button", onclick: () => $("keys").close() }, "Close");
+  put($("keys"), el("div.dialoghead", {}, el("h2", {}, "Keys"), close), list(KEYS, "kbd"), el("h2", {}, "Words"), list(WORDS, "strong"));
   $("keys").showModal();
 }
 
