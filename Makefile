@@ -45,7 +45,7 @@ check: $(VENV)/.dev  ## lint, format, types, import layers
 test: check  ## the whole test suite
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not full and not gpu"
 
-test-full: check  ## also what needs root or large packages
+test-full: check  ## also what needs root, large packages or a browser (Debian: apt-get install chromium)
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu"
 
 docs: $(VENV)/.dev  ## regenerate the generated tables of docs/

@@ -1,6 +1,6 @@
 """How large a report is, how long it takes to write, and how soon a browser shows it.
 
-    python benchmarks/report.py [--steps 200] [--groups 8] [--members 16] [--turns 5] [--tokens 60] [--all-tokens] [--keep DIR]
+    python benchmarks/report.py [--steps 200] [--groups 8] [--members 16] [--turns 5] [--tokens 60] [--all-tokens] [--keep D]
 
 Makes a run directory with invented episodes (random words, random log-probabilities: they compress worse than real ones; a
 quarter of the episodes is out of the ordinary), reports it as `ragen report` does, and opens it in headless Chromium: first
@@ -26,19 +26,29 @@ from ragen.runs.directory import RunDirectory
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "report"))
 from browser import Browser, find_chromium
 
-WORDS = "Goal is my way I walk there Let me head up down left right So choosing That two three the hole ice then next".split()
-METRICS = ("success", "return_mean", "return_std", "entropy", "valid_format", "self_similarity", "distinct_2", "turns", "actions")
+SENTENCE = "Goal is my way I walk there Let me head up down left right So choosing That two three the hole ice"
+METRICS = (
+    "success",
+    "return_mean",
+    "return_std",
+    "entropy",
+    "valid_format",
+    "self_similarity",
+    "distinct_2",
+    "turns",
+    "actions",
+)
 
 
 class Inventor:
     """Episodes out of nothing."""
 
     def __init__(self, given):
-        self.given, self.rng = given, np.random.default_rng(0)
+        self.given, self.rng, self.words = given, np.random.default_rng(0), SENTENCE.split()
         self.tokenizer = Tokenizer.from_file(str(resolve_model("tiny") / "tokenizer.json"))
 
     def reply(self):
-        said = " ".join(self.rng.choice(WORDS, self.given.tokens))
+        said = " ".join(self.rng.choice(self.words, self.given.tokens))
         text = f"{said}.</think><answer>Up || Left</answer>"
         ids = tuple(self.tokenizer.encode(text, add_special_tokens=False).ids[: self.given.tokens])
         surprise = self.rng.exponential(0.4, len(ids)) * (self.rng.random(len(ids)) < 0.6)
@@ -106,7 +116,9 @@ def main():
         started = time.perf_counter()
         made = write_report([run], folder / "report.html", all_tokens=given.all_tokens)
         took = time.perf_counter() - started
-        print(f"{made.steps} steps, {made.trajectories} episodes, {made.with_tokens} with tokens; stored {stored / 1e6:.0f} MB")
+        print(
+            f"{made.steps} steps, {made.trajectories} episodes, {made.with_tokens} with tokens; stored {stored / 1e6:.0f} MB"
+        )
         print(f"report {made.bytes / 1e6:.1f} MB, written in {took:.1f} s")
         if find_chromium():
             times, errors = look(folder / "report.html", given.steps)

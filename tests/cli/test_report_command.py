@@ -1,4 +1,4 @@
-"""`ragen report` and `ragen watch` from the command line: where the page goes, and what is said where nothing can be written."""
+"""`ragen report` and `ragen watch` from the command line: where the page goes, and what is said where none can."""
 
 import os
 import signal

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars")
+PATIENCE = 60  # seconds that an answer may take
 
 
 def find_chromium():
@@ -37,7 +39,7 @@ class Browser:
 
         command = [find_chromium(), *FLAGS, f"--user-data-dir={self._profile}", "--remote-debugging-pipe", "about:blank"]
         quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet, preexec_fn=descriptors, close_fds=False)
+        self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet, preexec_fn=descriptors, close_fds=False)  # noqa: PLW1509
         os.close(to_read)
         os.close(to_write)
         self._buffer, self._number, self._session = b"", 0, None
@@ -64,9 +66,10 @@ class Browser:
 
     def _read(self):
         while b"\0" not in self._buffer:
-            more = os.read(self._in, 1 << 16)
+            ready, _, _ = select.select([self._in], [], [], PATIENCE)
+            more = os.read(self._in, 1 << 16) if ready else b""
             if not more:
-                raise BrowserError("the browser has ended")
+                raise BrowserError("the browser has ended" if ready else f"the browser says nothing for {PATIENCE} seconds")
             self._buffer += more
         message, _, self._buffer = self._buffer.partition(b"\0")
         event = json.loads(message)
@@ -96,7 +99,9 @@ class Browser:
         wanted = {"expression": script, "awaitPromise": True, "returnByValue": True}
         result = self.call("Runtime.evaluate", **wanted)
         if "exceptionDetails" in result:
-            raise BrowserError(result["exceptionDetails"].get("exception", {}).get("description", result["exceptionDetails"]))
+            raise BrowserError(
+                result["exceptionDetails"].get("exception", {}).get("description", result["exceptionDetails"])
+            )
         return result["result"].get("value")
 
     def wait(self, condition):
@@ -111,7 +116,7 @@ class Browser:
 
     def text(self, selector):
         """The text of the first such element as it is shown."""
-        return self.run(f"document.querySelector({json.dumps(selector)}).innerText")
+        return self.run(f"((e) => e.innerText ?? e.textContent)(document.querySelector({json.dumps(selector)}))")
 
     def click(self, selector):
         """A click with the mouse in the middle of the first such element."""

@@ -27,8 +27,8 @@ class Maker:
     def reply(self, text: str, number: int = 0, stop: StopReason = StopReason.END) -> Completion:
         clean = text.encode("utf-8", "replace").decode()
         ids = (*self.tokenizer.encode(clean, add_special_tokens=False), self.tokenizer.eos_token_id)
-        logprobs = tuple(-0.01 * i - 0.001 * number for i in range(len(ids)))
-        return Completion(ids, logprobs, tuple(0.02 * i for i in range(len(ids))), text, stop)
+        logprobs = tuple(-0.3 * i - 0.01 * number for i in range(len(ids)))
+        return Completion(ids, logprobs, tuple(0.2 * i for i in range(len(ids))), text, stop)
 
     def turn(self, k: int, text: str = "I go.</think><answer>Up</answer>", number: int = 0, **changes: Any) -> Turn:
         base = {
@@ -44,7 +44,10 @@ class Maker:
         return Turn(**{**base, **changes})
 
     def trajectory(self, member: int, *, success: bool = False, seed: int = 2**62 + 1, **changes: Any) -> Trajectory:
-        turns = (self.turn(0, number=member), self.turn(1, f"Now {member}.</think><answer>Up</answer>", reward=float(success)))
+        turns = (
+            self.turn(0, number=member),
+            self.turn(1, f"Now {member}.</think><answer>Up</answer>", reward=float(success)),
+        )
         base = {"env": "frozen_lake", "turns": turns, "end": EndReason.TERMINATED, "success": success}
         return Trajectory(**{**base, "instance_seed": seed, "member": member, **changes})
 
@@ -56,15 +59,19 @@ class Maker:
         ]
 
     def hostile(self, member: int = 9) -> Trajectory:
-        turn = self.turn(0, HOSTILE, observation=HOSTILE, actions=(HOSTILE,), valid=False, info={"next_observation": HOSTILE})
+        turn = self.turn(
+            0, HOSTILE, observation=HOSTILE, actions=(HOSTILE,), valid=False, info={"next_observation": HOSTILE}
+        )
         return self.trajectory(member, turns=(turn,), env=HOSTILE, error=HOSTILE, end=EndReason.ERROR)
 
-    def run(self, name: str = "one", steps: int = 3, groups: int = 3, members: int = 4, *, tokenizer: bool = True) -> RunDirectory:
+    def run(
+        self, name: str = "one", steps: int = 3, groups: int = 3, members: int = 4, *, tokenizer: bool = True
+    ) -> RunDirectory:
         words = ["--run.root", str(self.root), "--run.name", name, "--steps", "5", "--rollout.groups", str(groups)]
         run = RunDirectory.create(load_config("frozen_lake-starpo-s-grpo-tiny", words))
         run.write_provenance(device="cpu", dtype="float32", threads=1, step=0)
         if tokenizer:
-            run.checkpoints.save(1, lambda folder: self.tokenizer.save_pretrained(folder))
+            run.checkpoints.save(1, self.tokenizer.save_pretrained)
         for step in range(1, steps + 1):
             self.add(run, step, self.groups(step, groups, members))
         return run

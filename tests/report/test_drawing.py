@@ -9,7 +9,16 @@ from ragen.report.drawing import drawing_of, draws, grid_in
 
 def played(*turns):
     made = tuple(
-        Turn((1,), False, Completion((1,), (0.0,), (0.0,), "t", StopReason.END), seen, actions, True, reward, info={"next_observation": after})
+        Turn(
+            (1,),
+            False,
+            Completion((1,), (0.0,), (0.0,), "t", StopReason.END),
+            seen,
+            actions,
+            True,
+            reward,
+            info={"next_observation": after},
+        )
         for seen, actions, reward, after in turns
     )
     return Trajectory("e", 1, 0, made, EndReason.TERMINATED, False)
@@ -43,7 +52,10 @@ def test_changed_symbols_are_drawn_by_what_they_mean():
 def test_arms_stand_in_the_prompts_order_with_the_pulls_so_far():
     drawing = drawing_of({"name": "bandit"})
     frames = drawing.frames(played(("Choose one: Phoenix, Dragon.\nDragon or Phoenix?", ("Dragon",), 1.0, "")))
-    assert frames == [{"arms": ["Dragon", "Phoenix"], "pulls": []}, {"arms": ["Dragon", "Phoenix"], "pulls": [["Dragon", 1.0]]}]
+    assert frames == [
+        {"arms": ["Dragon", "Phoenix"], "pulls": []},
+        {"arms": ["Dragon", "Phoenix"], "pulls": [["Dragon", 1.0]]},
+    ]
     assert drawing.facts["arms"]["Phoenix"] == "always pays 0.15"
     assert drawing.facts["arms"]["Dragon"] == "pays 1 in 25% of pulls, else 0"
     assert drawing.frames(played(("Which?", (), 0.0, ""))) is None

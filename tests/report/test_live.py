@@ -65,7 +65,9 @@ def test_a_step_that_is_made_again_is_read_again(watch, run, maker):
     assert len(ask(watch, "/index?step=3")[1]["group"]) == 4
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example:8808", "[::1]", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example:8808", "[::1]", ""]
+)
 def test_other_names_are_refused(watch, host):
     connection = http.client.HTTPConnection(*watch.server_address)
     connection.putrequest("GET", "/head", skip_host=True)
@@ -80,7 +82,9 @@ def test_the_machines_own_names_are_served(watch, host):
     assert ask(watch, "/head", host)[0] == 200
 
 
-@pytest.mark.parametrize("path", ["/nosuch", "/body", "/body?step=x", "/body?step=-1", "/body?step=1e3", "/../config.yaml", "/config.yaml"])
+@pytest.mark.parametrize(
+    "path", ["/nosuch", "/body", "/body?step=x", "/body?step=-1", "/body?step=1e3", "/../config.yaml", "/config.yaml"]
+)
 def test_nothing_else_is_there(watch, path):
     assert ask(watch, path)[0] == 404
 

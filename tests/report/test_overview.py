@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from tests.report.conftest import evaluation
 
 from ragen.config import load_config
 from ragen.errors import CheckpointError
@@ -13,8 +14,6 @@ from ragen.report.curves import GROUPS, columns, described
 from ragen.report.overview import Event, overview, times
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
-
-from tests.report.conftest import evaluation
 
 
 def test_a_finished_run(maker):
@@ -90,7 +89,9 @@ def test_signals_and_rollbacks_are_events(maker):
     found = overview(run).events
     # the mean of 5 steps is below half of .5 from step 22 on (.212), three times in a row at step 24
     assert [(e.kind, e.step) for e in found] == [("rollback", 7), ("warning", 24), ("collapse", 24), ("spike", 30)]
-    assert found[0] == Event(7, "rollback", "rollback 1 from step 17 to step 7 (reward std), learning rate from then on 1e-06")
+    assert found[0] == Event(
+        7, "rollback", "rollback 1 from step 17 to step 7 (reward std), learning rate from then on 1e-06"
+    )
 
 
 def test_curves_have_one_value_a_step_and_none_where_there_is_none():

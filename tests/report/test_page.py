@@ -9,13 +9,12 @@ from html.parser import HTMLParser
 from importlib.resources import files
 
 import pytest
+from tests.report.conftest import HOSTILE, evaluation
 
 from ragen.report.file import NO_TEXT, write_report
 from ragen.report.page import SCRIPTS, Block, packed, page
 from ragen.report.steps import Packer
 from ragen.runs.tokens import decoder
-
-from tests.report.conftest import HOSTILE, evaluation
 
 ASSETS = files("ragen.report") / "assets"
 
@@ -34,7 +33,9 @@ class Reader(HTMLParser):
         if tag == "script":
             self._open = dict(attrs).get("id", "code")
             self.scripts[self._open] = ""
-        self.policy = dict(attrs)["content"] if ("http-equiv", "Content-Security-Policy") in attrs else getattr(self, "policy", "")
+        self.policy = (
+            dict(attrs)["content"] if ("http-equiv", "Content-Security-Policy") in attrs else getattr(self, "policy", "")
+        )
 
     def handle_endtag(self, tag):
         self._open = None if tag == "script" else self._open
@@ -117,7 +118,9 @@ def test_no_asset_makes_html_from_strings_or_names_another_place():
     assert names == {*SCRIPTS, "page.html", "style.css"}
     for name in names:
         text = (ASSETS / name).read_text(encoding="utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setHTML", text), name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setHTML", text
+        ), name
         places = set(re.findall(r"(?:https?:)?//[a-z][^\s\"')]*\.[a-z]+", text))
         assert places <= {"http://www.w3.org"}, name
         assert text.count("\n") <= 400
@@ -147,4 +150,10 @@ def test_runs_are_told_apart(maker, tmp_path):
     scripts = Reader(report([maker.run("one", steps=1), maker.run("two", steps=2)], tmp_path)[0]).scripts
     head = json.loads(scripts["head"])
     assert [run["name"] for run in head["runs"]] == ["one", "two"]
-    assert {name for name in scripts if name.startswith("run")} == {"run0-index", "run0-step1", "run1-index", "run1-step1", "run1-step2"}
+    assert {name for name in scripts if name.startswith("run")} == {
+        "run0-index",
+        "run0-step1",
+        "run1-index",
+        "run1-step1",
+        "run1-step2",
+    }

@@ -1,4 +1,4 @@
-"""Packing a step: what the page holds are the recorded ids, mask, log-probabilities and entropies, for a sample and the odd."""
+"""Packing a step: the page holds the recorded ids, mask, log-probabilities and entropies, of a sample and of the odd."""
 
 import json
 import math
@@ -85,7 +85,18 @@ def test_columns_tell_what_is_stored():
 
 def test_a_turn_has_its_parts_and_advantage():
     completion = Completion((1,), (-0.1,), (0.1,), "t", StopReason.LENGTH)
-    turn = Turn((1,), False, completion, "seen", ("Up", "Up"), False, 0.0, penalty=-0.1, invalid_actions=2, info={"next_observation": "n"})
+    turn = Turn(
+        (1,),
+        False,
+        completion,
+        "seen",
+        ("Up", "Up"),
+        False,
+        0.0,
+        penalty=-0.1,
+        invalid_actions=2,
+        info={"next_observation": "n"},
+    )
     stored = StoredTrajectory(0, played(turns=(turn,)), (math.nan,))
     record = Packer(decode, Drawing(), 0).pack(1, [stored]).body[0]
     assert record["turns"] == [
@@ -125,7 +136,9 @@ def test_the_sample_depends_on_seed_and_step_only_and_reaches_every_group():
 
 def test_tokens_are_kept_for_the_sample_and_for_every_odd_episode():
     stored = step_of(8, 16)
-    invalid = played(3, turns=(Turn((1,), False, Completion((1,), (0.0,), (0.0,), "x", StopReason.END), "o", (), False, 0.0),))
+    invalid = played(
+        3, turns=(Turn((1,), False, Completion((1,), (0.0,), (0.0,), "x", StopReason.END), "o", (), False, 0.0),)
+    )
     stored += [StoredTrajectory(9, invalid, (0.1,)), StoredTrajectory(None, played(1, end=EndReason.ERROR, error="boom"))]
     packed = Packer(decode, Drawing(), 3).pack(2, stored)
     chosen = sample(stored, 3, 2)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ragen.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from ragen.runs.directory import RunDirectory
     from ragen.runs.events import StoredTrajectory
 
 OVERRIDES: str | None = None

@@ -1,4 +1,4 @@
-"""What is out of the ordinary in a trajectory, as flags: such trajectories are found by a filter and keep all their tokens."""
+"""What is out of the ordinary in a trajectory, as flags: a filter finds such trajectories, and they keep their tokens."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -11,7 +11,15 @@ from ragen.metrics.units import unit
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 GROUPS = ("learning", "collapse", "update", "collection", "speed")
-_LEARNING = ("success", "solved_groups", "return_mean", "return_max", "task_return_mean", "valid_format", "process_score_mean")
+_LEARNING = (
+    "success",
+    "solved_groups",
+    "return_mean",
+    "return_max",
+    "task_return_mean",
+    "valid_format",
+    "process_score_mean",
+)
 _COLLAPSE = ("return_std", "flat_groups", "entropy", "entropy_spread", "self_similarity", "distinct_2", "common_reply")
 _FIRST = {  # what stands in front of its group, in this order
     "learning": tuple(f"rollout/{name}" for name in _LEARNING),

@@ -1,8 +1,8 @@
 """How the page draws an environment: a kind of picture, what it must know for it, and a state for each turn.
 
 The page has one drawing function a kind (``assets/world.js``). An environment without an entry here is shown as its text.
-To add one: a function from the environment's settings to a ``Drawing``, under ``@draws(TheEnvironment)``; for a new kind also
-its function in the page.
+To add one: a function from the environment's settings to a ``Drawing``, under ``@draws(TheEnvironment)``; for a new kind
+also its function in the page.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -80,7 +80,9 @@ class Watch(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise ConfigError(f"--port {port} cannot be used: {reason}; choose another one, or 0 for any that is free") from None
+            raise ConfigError(
+                f"--port {port} cannot be used: {reason}; choose another one, or 0 for any that is free"
+            ) from None
 
     @property
     def address(self) -> str:

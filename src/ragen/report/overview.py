@@ -22,7 +22,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened at a step: a signal of the Echo-Trap detector ("warning", "spike", "collapse") or a rollback."""
+    """What happened at a step: a signal of the Echo-Trap detector ("warning", "spike", "collapse") or a rollback."""
 
     step: int
     kind: str
@@ -116,7 +116,11 @@ def _evaluation(name: str, stored: Mapping[str, Any], run: RunDirectory) -> Eval
     n = f"n = {report.episodes}" + (f" × {report.samples}" if report.samples > 1 else "")
     players = [Score(who, score.success, _finite(score.interval)) for who, score in report.players.items()]
     ceiling = [Score("best possible", report.ceiling, None)] if report.ceiling is not None else []
-    facts = [("valid format", f"{report.valid_format:.3f}"), ("turns", f"{report.turns:.2f}"), ("tokens", f"{report.tokens:.1f}")]
+    facts = [
+        ("valid format", f"{report.valid_format:.3f}"),
+        ("turns", f"{report.turns:.2f}"),
+        ("tokens", f"{report.tokens:.1f}"),
+    ]
     facts += [(f"pass@{report.samples}", f"{report.pass_at_k:.3f}")] if report.pass_at_k is not None else []
     facts += [("lost to errors", str(report.errors))] if report.errors else []
     return Evaluation(
@@ -160,7 +164,10 @@ def _setting_facts(config: Config) -> Iterator[Fact]:
     yield "filter", "none" if chosen.strategy == "none" else f"{chosen.strategy} {chosen.value:g} by {chosen.metric}"
     clip = f", clip {config.loss.clip_low:g} / {config.loss.clip_high:g}, KL {config.loss.kl_coef:g}"
     yield "loss", config.loss.name + clip
-    yield "learning rate", f"{optim.learning_rate:g}, {optim.online_k} pass(es), {optim.trajectories} trajectories a mini-batch"
+    yield (
+        "learning rate",
+        f"{optim.learning_rate:g}, {optim.online_k} pass(es), {optim.trajectories} trajectories a mini-batch",
+    )
     yield "sampling", f"T = {rollout.temperature:g}, at most {rollout.max_new_tokens} tokens a turn"
     yield "warm-up", config.warmup.data
     yield "seed", str(config.seed)

@@ -1,7 +1,7 @@
-"""The page: template, style and scripts of ``assets/`` in one HTML text, with the data in blocks that cannot end their element.
+"""The page: template, style and scripts of ``assets/`` in one HTML text, with data that cannot end its element.
 
-Nothing from a run stands in the HTML as it is: the head is JSON in ASCII without ``<``, ``>`` and ``&``, every other block is
-base64 of gzipped JSON. A content security policy allows the page's own script and style by their hashes, and no network.
+Nothing from a run stands in the HTML as it is: the head is JSON in ASCII without ``<``, ``>`` and ``&``, every other block
+is base64 of gzipped JSON. A content security policy allows the page's own script and style by their hashes, and no network.
 """
 
 import base64

@@ -24,7 +24,7 @@ UNIT = 10_000  # log-probabilities and entropies are whole numbers of 1e-4 nats
 
 @dataclass(frozen=True, slots=True)
 class PackedStep:
-    """``index``: columns with one value a trajectory, and intervals of the step's means; ``body``: one record a trajectory."""
+    """``index``: columns of one value a trajectory, and intervals of the step's means; ``body``: one record a trajectory."""
 
     index: dict[str, Any]
     body: list[dict[str, Any]]
@@ -153,5 +153,3 @@ def _rounded(value: float, digits: int = 5) -> float | None:
 
 def _units(value: float) -> int | None:
     return round(value * UNIT) if math.isfinite(value) else None
-
-

@@ -36,7 +36,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def writer(path: Path) -> int | None:
-    """The number of the process that writes to the run directory ``path``, or None (a killed one leaves its number there)."""
+    """The process that writes to the run directory ``path``, by its number, or None (a killed one leaves its number)."""
     owner = _owner(path / LOCK)
     return int(owner) if owner.isascii() and owner.isdigit() and psutil.pid_exists(int(owner)) else None
 

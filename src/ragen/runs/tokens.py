@@ -13,8 +13,8 @@ BROKEN = "\ufffd"  # what a decoder gives for bytes that are no whole character 
 def decoder(run: RunDirectory) -> Decode:
     """A function from ids to their exact text, special tokens included (by the tokenizer's own file: it loads fast).
 
-    The tokenizer is that of the newest checkpoint, or before there is one, of the model the run began from. Raises ModelError
-    where there is none.
+    The tokenizer is that of the newest checkpoint, or before there is one, of the model the run began from. Raises
+    ModelError where there is none.
     """
     from tokenizers import Tokenizer
 
@@ -37,8 +37,8 @@ def _home(run: RunDirectory) -> Path:
 class Pieces:
     """Cuts the text of ids into one piece a token, as it grows when token after token is added.
 
-    The pieces together are ``decode(ids)``. A character that several tokens spell belongs to the last of them, the others add
-    "". Where bytes are no text at all, each token's own text is taken instead.
+    The pieces together are ``decode(ids)``. A character that several tokens spell belongs to the last of them, the others
+    add "". Where that cannot be (a decoder whose texts do not grow), each token's own text is taken.
 
     >>> Pieces(lambda ids: "-".join(map(str, ids)))((1, 22, 3))
     ['1', '-22', '-3']

@@ -64,6 +64,7 @@ async function start() {
   setTheme(THEMES.includes(stored.get("theme")) ? stored.get("theme") : "auto");
   listenToKeys();
   await openData();
+  nameReport();
   addEventListener("hashchange", show);
   addEventListener("unhandledrejection", (event) => fail(event.reason));
   show();

@@ -7,7 +7,7 @@ const EVENT_LETTERS = { warning: "W", spike: "S", collapse: "C", rollback: "R" }
 
 /**
  * Draw a chart. `spec`: {title, unit, about, lines, points, events, log, onlog, onpick}; a line is {run, label, steps, values,
- * low, high}, a point {run, label, step, value, interval, hollow}, an event {step, kind, about}.
+ * low, high}, a point {run, label, about, step, value, interval, hollow}, an event {step, kind, about}.
  */
 function chart(spec) {
   const scales = chartScales(spec);
@@ -79,7 +79,7 @@ function plainRange(low, high, unit) {
   return { low: low - room, high: high + room };
 }
 
-const niceTop = (high) => (high > 0 ? niceTicks(0, high * 1.02, 4).pop() + 0 || 1 : 1);
+const niceTop = (high) => (high > 0 ? niceTicks(0, high, 4).pop() : 1);
 const logRange = (low, high) => ({ low: Math.log10(low) - 0.1, high: Math.log10(high) + 0.1 });
 
 /** Round numbers from at most `low` up to at least `high` where the range is to be widened, about `count` of them. */
@@ -179,7 +179,7 @@ function eventMark(event, scales) {
   return svg(
     "g",
     { class: `event ${event.kind}` },
-    svg("line", { x1: x, x2: x, y1: INNER.y0, y2: INNER.y1 - 2 }),
+    svg("line", { x1: x, x2: x, y1: INNER.y0, y2: INNER.y1 - 2, ...(event.several ? { stroke: colour(event.run) } : {}) }),
     svg("text", { x, y: INNER.y1 - 4, class: "middle" }, EVENT_LETTERS[event.kind] || "?"),
   );
 }
@@ -200,7 +200,7 @@ function followPointer(picture, scales, spec, cursor, read) {
     cursor.setAttribute("x1", scales.px(step));
     cursor.setAttribute("x2", scales.px(step));
     cursor.setAttribute("visibility", "visible");
-    read.textContent = readout(spec, step);
+    put(read, readout(spec, step));
   };
   const nearest = (event) => {
     const area = picture.getBoundingClientRect();
@@ -223,17 +223,20 @@ function followPointer(picture, scales, spec, cursor, read) {
   });
 }
 
+/** What a chart says at a step; of several runs each value has its line in front, and its name for a screen reader. */
 function readout(spec, step) {
+  const several = spec.lines.length > 1;
+  const named = (one, text) => (several ? el("span", {}, lineSwatch(one.run), el("span.hidden", {}, one.label), text) : text);
   const parts = [];
   for (const line of spec.lines) {
     const i = line.steps.indexOf(step);
     if (i < 0 || line.values[i] === null) continue;
     const band = line.low && line.low[i] !== null ? ` [${number(line.low[i], 3)}, ${number(line.high[i], 3)}]` : "";
-    parts.push(`${line.label} ${number(line.values[i])}${band}`.trim());
+    parts.push(named(line, `${number(line.values[i])}${band}`));
   }
   for (const point of spec.points.filter((p) => p.step === step)) {
-    parts.push(`${point.label} ${number(point.value)} ${interval(point.interval)}`);
+    parts.push(named(point, `${point.about} ${number(point.value)} ${interval(point.interval)}`));
   }
-  parts.push(...spec.events.filter((e) => e.step === step).map((e) => visible(e.about)));
-  return `step ${step}: ${parts.join(" · ") || "no value"}`;
+  parts.push(...spec.events.filter((e) => e.step === step).map((e) => named(e, visible(e.about))));
+  return [`step ${step}: `, parts.length ? parts.flatMap((part, i) => (i ? [" · ", part] : [part])) : "no value"];
 }

@@ -59,7 +59,7 @@ function metricChart(name) {
     about: [visible(metric.about), band].filter(Boolean).join("; ") + (name === "rollout/success" ? "; squares: evaluations" : ""),
     lines,
     points: name === "rollout/success" ? shown.flatMap(([run, i]) => evaluationPoints(run, i)) : [],
-    events: shown.flatMap(([run]) => run.events),
+    events: shown.flatMap(([run, i]) => run.events.map((event) => ({ ...event, run: i, several }))),
     log: curveState.log.get(name),
     onlog: (log) => {
       curveState.log.set(name, log);
@@ -84,7 +84,8 @@ function evaluationPoints(run, i) {
     .filter((e) => e.own)
     .map((e) => ({
       run: i,
-      label: `evaluation ${e.name}`,
+      label: visible(run.name),
+      about: `evaluation ${e.name}`,
       step: e.step,
       value: e.scores[0].success,
       interval: e.scores[0].interval,

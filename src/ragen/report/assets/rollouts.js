@@ -103,6 +103,7 @@ function drawReader(index, records) {
   const episode = (place) => ({ run: view.run, step: view.step, place, index, record: records[place], peers, top });
   shown = view.side ? groupView(places.map(episode)) : episodeView(episode(view.place), false);
   put($("reader"), tokenKey(top), shown);
+  for (const text of shown.querySelectorAll(".given .text")) text.scrollTop = text.scrollHeight; // the state stands last
   const chosen = shown.querySelector("article.chosen");
   if (chosen) chosen.parentElement.scrollLeft = chosen.offsetLeft - 40;
 }

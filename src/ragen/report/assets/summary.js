@@ -3,37 +3,42 @@
 const FIRST_CHARTS = ["rollout/success", "rollout/return_std", "rollout/entropy", "update/grad_norm"];
 
 function drawSummary() {
-  const runs = data.head.runs;
-  $("title").textContent = runs.length === 1 ? visible(runs[0].name) : `${runs.length} runs`;
-  document.title = `${$("title").textContent} – RAGEN report`;
+  const { runs } = data.head;
+  const several = runs.length > 1;
+  const named = (run, i) => (several ? el("h2.run", {}, lineSwatch(i), visible(run.name)) : null);
   put(
     $("summary"),
-    runs.map((run, i) => runSummary(run, i)),
+    runs.map((run, i) => el("div.runpart", {}, named(run, i), outcomeOf(run))),
     el("h2", {}, "Main curves"),
-    runs.length > 1 ? legend() : null,
+    several ? legend() : null,
     eventKey(),
     el("div.charts", {}, FIRST_CHARTS.filter((name) => data.head.metrics[name]).map((name) => metricChart(name))),
+    runs.map((run, i) => el("div.runpart", {}, named(run, i), detailsOf(run))),
   );
 }
 
-function runSummary(run, i) {
-  const heading = data.head.runs.length > 1 ? el("h2.run", {}, swatch(i), visible(run.name)) : null;
-  return el(
-    "div.runpart",
-    {},
-    heading,
-    el("p.label", {}, visible(run.label)),
-    el("p.status", {}, el("strong", {}, visible(run.status))),
-    beforeAfter(run),
-    run.notes.length ? el("ul.notes", {}, run.notes.map((note) => el("li", {}, visible(note)))) : null,
-    run.events.length ? el("ul.events", {}, run.events.map(eventLine)) : null,
-    run.evaluations.length ? evaluationTable(run) : el("p.note", {}, "No evaluation is stored."),
-    timeSplit(run),
-    el("h3", {}, "Settings and origin"),
-    el("dl.facts", {}, run.facts.map(([what, said]) => el("div", {}, el("dt", {}, what), el("dd", {}, visible(said))))),
-    el("details", {}, el("summary", {}, "All settings"), el("pre", { tabIndex: 0 }, visible(run.settings))),
-  );
+function nameReport() {
+  const { runs } = data.head;
+  $("title").textContent = runs.length === 1 ? visible(runs[0].name) : `${runs.length} runs`;
+  document.title = `${$("title").textContent} – RAGEN report`;
 }
+
+/** What came out: how the run stands, success before and after, notes, events. */
+const outcomeOf = (run) => [
+  el("p.label", {}, visible(run.label)),
+  el("p.status", {}, el("strong", {}, visible(run.status))),
+  beforeAfter(run),
+  run.notes.length ? el("ul.notes", {}, run.notes.map((note) => el("li", {}, visible(note)))) : null,
+  run.events.length ? el("ul.events", {}, run.events.map(eventLine)) : null,
+];
+
+const detailsOf = (run) => [
+  run.evaluations.length ? evaluationTable(run) : el("p.note", {}, "No evaluation is stored."),
+  timeSplit(run),
+  el("h3", {}, "Settings and origin"),
+  el("dl.facts", {}, run.facts.map(([what, said]) => el("div", {}, el("dt", {}, what), el("dd", {}, visible(said))))),
+  el("details", {}, el("summary", {}, "All settings"), el("pre", { tabIndex: 0 }, visible(run.settings))),
+];
 
 const eventLine = (event) =>
   el("li", {}, el(`span.mark.${event.kind}`, {}, EVENT_LETTERS[event.kind]), ` step ${event.step}: ${visible(event.about)}`);
@@ -80,10 +85,11 @@ function evaluationTable(run) {
   return el(
     "div.scroll",
     { tabIndex: 0, role: "region", "aria-label": "Evaluations" },
+    el("h3", {}, "Evaluations"),
     el(
       "table",
       {},
-      el("caption", {}, `Evaluations on fixed instances, with the reference players on the same ones. 95 % intervals; ${visible(about)}`),
+      el("caption", {}, `On fixed instances, with the reference players on the same ones. 95 % intervals; ${visible(about)}`),
       el("thead", {}, el("tr", {}, titles.map((title) => el("th", { scope: "col" }, title)))),
       el("tbody", {}, rows),
     ),

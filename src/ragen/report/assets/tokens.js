@@ -81,7 +81,7 @@ function paint(mark, token) {
     advantage: () => advantageShade(token),
     none: () => ["--sky", 0],
   }[tokenState.mode]();
-  mark.style.backgroundColor = `color-mix(in srgb, var(${shade[0]}) ${Math.round(100 * shade[1])}%, transparent)`;
+  mark.style.backgroundColor = `color-mix(in srgb, var(${shade[0]}) ${(100 * shade[1]).toFixed(1)}%, transparent)`;
 }
 
 function advantageShade(token) {
