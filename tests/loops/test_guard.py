@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 
 import ragen
 from ragen.errors import CheckpointError, TrainingError
-from ragen.loops import guard as module
 from ragen.loops import train as loop
 from ragen.loops.session import Session
 from ragen.metrics.echo_trap import NOTHING, Signals
+from ragen.runs import summary as module
 from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Silent
