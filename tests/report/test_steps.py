@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
 from ragen.metrics.intervals import wilson
 from ragen.report.drawing import Drawing
-from ragen.report.steps import SAMPLE, UNIT, Packer, bands, sample
+from ragen.report.steps import SAMPLE, Packer, bands, sample
 from ragen.rollout.segments import segments
 from ragen.runs.events import StoredTrajectory
 
@@ -56,11 +56,11 @@ def test_the_page_holds_the_segments_token_for_token(trajectory):
         assert turn_ids == segment.turn_ids.tolist()
         assert [turn >= 0 for turn in turn_ids] == segment.mask.tolist()
         sampled = [span for span in row if span[0] >= 0]
-        logprobs = np.array([value for span in sampled for value in span[3]]) / UNIT
-        assert np.abs(logprobs - segment.logprobs[segment.mask]).max() <= 0.51 / UNIT
+        logprobs = np.array([value for span in sampled for value in span[3]]) / 10_000
+        assert np.abs(logprobs - segment.logprobs[segment.mask]).max() <= 0.51 / 10_000
         entropies = [e for k in sorted(set(turn_ids) - {-1}) for e in trajectory.turns[k].completion.entropies]
-        held = np.array([value for span in sampled for value in span[4]]) / UNIT
-        assert np.abs(held - entropies).max() <= 0.51 / UNIT
+        held = np.array([value for span in sampled for value in span[4]]) / 10_000
+        assert np.abs(held - entropies).max() <= 0.51 / 10_000
         for span in row:
             assert "".join(span[2]) == decode(span[1])
 

@@ -49,14 +49,14 @@ def draws(cls: type[Environment]) -> Callable[[Callable[[Settings], Drawing]], C
 
 
 def drawing_of(spec: Mapping[str, Any]) -> Drawing:
-    """The drawing of a run's section ``env``. A report never runs a file that a run names: such environments are text."""
-    name = str(spec.get("name", ""))
-    if ":" in name:
-        return Drawing()
+    """The drawing of a run's section ``env``; text where no registered environment has that name and those settings.
+
+    Only names are looked up: a report never runs the file that a run's environment may lie in.
+    """
     try:
-        preset = environments.get(name)
+        preset = environments.get(str(spec.get("name", "")))
         settings = preset.settings({key: value for key, value in spec.items() if key != "name"})
-    except ConfigError:  # of a package that is not installed here, or of other settings: its text can be shown
+    except ConfigError:
         return Drawing()
     make = next((_drawings[cls] for cls in preset.cls.__mro__ if cls in _drawings), None)
     return Drawing() if make is None else make(settings)

@@ -51,7 +51,7 @@ class Packer:
             "ret": [_rounded(item.trajectory.total_return) for item in stored],
             "turns": [len(item.trajectory.turns) for item in stored],
             "valid": [sum(turn.valid for turn in item.trajectory.turns) for item in stored],
-            "trained": [int(item.advantages is not None) for item in stored],
+            "trained": [int(item.trained) for item in stored],
             "end": [ENDS.index(item.trajectory.end) for item in stored],
             "flags": [int(mark) for mark in marks],
             "tokens": [item.trajectory.sampled_tokens for item in stored],
