@@ -7,6 +7,7 @@ import os
 import threading
 
 import pytest
+from tests.report.conftest import evaluation
 
 from ragen.errors import ConfigError
 from ragen.report.live import KEPT_BODIES, LiveRun, Watch
@@ -53,6 +54,27 @@ def test_a_run_that_goes_on_appears_and_half_a_line_does_not(watch, run, maker):
     told = ask(watch, "/head")[1]["runs"][0]
     assert (told["done"], told["steps"][-1][0]) == (4, 4)
     assert ask(watch, "/body?step=4")[0] == 200
+
+
+def test_a_head_is_made_again_only_where_a_file_has_changed(run, monkeypatch):
+    from ragen.report import live
+
+    made = []
+    real = live.plain_overview
+    monkeypatch.setattr(live, "plain_overview", lambda run: made.append(1) or real(run))
+    watched = LiveRun(run.path)
+    assert watched.head() == watched.head()
+    assert len(made) == 1
+    changes = [
+        lambda: run.append_metrics(4, {"rollout/success": 0.5}),
+        lambda: run.write_eval("before", 0, evaluation()),
+        lambda: run.write_rollback(1, {"to_step": 2}, []),
+        lambda: (run.path / ".lock").write_text(f"{os.getpid()}\n"),
+    ]
+    for number, change in enumerate(changes, start=2):
+        change()
+        watched.head()
+        assert len(made) == number
 
 
 def test_a_step_that_is_made_again_is_read_again(watch, run, maker):

@@ -16,6 +16,7 @@ from ragen.report.overview import plain_overview
 from ragen.report.page import head, packed, page
 from ragen.report.steps import PackedStep, Packer
 from ragen.runs.directory import RunDirectory
+from ragen.runs.lock import writer
 
 HOST = "127.0.0.1"
 NAMES = ("127.0.0.1", "localhost")  # a page of another name that leads here could read the run (DNS rebinding)
@@ -28,15 +29,22 @@ class LiveRun:
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, Lock()
         self._packer: tuple[Packer, list[str]] | None = None
+        self._head: tuple[object, bytes] | None = None
         self._indices: dict[tuple[int, int], bytes] = {}
         self._bodies: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
     def head(self) -> bytes:
-        """The head of the page as it is now, gzipped JSON. Raises RagenError for damaged files."""
+        """The head of the page as it is now, gzipped JSON, made again where a file has changed.
+
+        Raises RagenError for damaged files.
+        """
         with self._lock:
-            run = RunDirectory.open(self._path)
-            told = plain_overview(run)
-            return packed(head([told | {"notes": [*told["notes"], *self._packing(run)[1]]}]))
+            state = _state(self._path)
+            if self._head is None or self._head[0] != state:
+                run = RunDirectory.open(self._path)
+                told = plain_overview(run)
+                self._head = state, packed(head([told | {"notes": [*told["notes"], *self._packing(run)[1]]}]))
+            return self._head[1]
 
     def index(self, step: int) -> bytes:
         """The columns of a stored step, gzipped JSON."""
@@ -61,6 +69,16 @@ class LiveRun:
         if self._packer is None:
             self._packer = packer_of(run)
         return self._packer
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    """What differs where a head would: times and sizes of the files it is made from, and who writes."""
+    names = ("config.yaml", "metrics.jsonl", "provenance.json", "trajectories")  # a folder's time tells of new files
+    files = [path / name for name in names] + [
+        file for part in ("eval", "rollbacks") for file in (path / part).glob("*.json")
+    ]
+    stats = [(file, file.stat()) for file in files if file.exists()]
+    return writer(path), *((file.name, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
 
 
 def _written(run: RunDirectory, step: int) -> int:
@@ -116,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, make: Callable[[], bytes]) -> None:
         try:
             self._send(HTTPStatus.OK, make(), "application/json", packed=True)
-        except RagenError as error:  # damaged, or just being written: the page says it and asks again
+        except (RagenError, OSError) as error:  # damaged, or just being replaced: the page says it and asks again
             said = json.dumps({"error": str(error)}).encode("ascii")
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, said, "application/json")
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -98,7 +99,7 @@ def overview(run: RunDirectory) -> Overview:
         events=tuple(sorted(_events(run, rows), key=lambda event: event.step)),
         curve_steps=tuple(int(row["step"]) for row in rows),
         curves=columns(rows),
-        steps=tuple((step, _version(run, step)) for step in run.trajectory_steps()),
+        steps=tuple(_stored_steps(run)),
         groups_a_step=config.rollout.groups,
         drawing={"kind": drawing.kind, "facts": drawing.facts},
     )
@@ -209,9 +210,11 @@ def _events(run: RunDirectory, rows: Rows) -> Iterator[Event]:
             yield Event(told["to_step"], "rollback", f"{about}, learning rate from then on {told.get('learning_rate')}")
 
 
-def _version(run: RunDirectory, step: int) -> int:
-    """A number that changes where a step's trajectories are written again (microseconds: exact as a JavaScript number)."""
-    return run.trajectory_file(step).stat().st_mtime_ns // 1000
+def _stored_steps(run: RunDirectory) -> Iterator[tuple[int, int]]:
+    """Each with a number that changes where its file is written again (microseconds: exact as a JavaScript number)."""
+    for step in run.trajectory_steps():
+        with suppress(FileNotFoundError):  # a rollback has just taken it away
+            yield step, run.trajectory_file(step).stat().st_mtime_ns // 1000
 
 
 def plain_overview(run: RunDirectory) -> dict[str, Any]:

@@ -40,14 +40,18 @@ function redraw(...parts) {
   DRAW[view.part]();
 }
 
+/** Draw the charts again, but not under the hands of somebody who is typing. */
+function redrawCharts() {
+  const typing = document.activeElement && document.activeElement.matches("#curves input");
+  if (!typing) return redraw("summary", "curves");
+  redraw("summary");
+  fillGroups();
+}
+
 /** A head with news has come. */
 async function changed() {
-  await openIndex(0);
-  const typing = document.activeElement && document.activeElement.matches("#curves input");
-  drawn.delete("summary");
-  if (typing) fillGroups();
-  else redraw("summary", "curves");
-  if (view.part === "summary") redraw("summary");
+  redrawCharts();
+  openIndex(0).then(redrawCharts).catch(fail);
   const { steps } = data.head.runs[0];
   if (view.part !== "rollouts" || !steps.length) return;
   if (view.follow) goto({ ...view, step: steps[steps.length - 1][0], place: null });
@@ -69,13 +73,13 @@ async function start() {
   addEventListener("unhandledrejection", (event) => fail(event.reason));
   show();
   reached("ready");
-  for (let run = 0; run < data.head.runs.length; run++) await openIndex(run);
-  redraw("summary", "curves"); // now with the intervals of the training steps
-  reached("indexed");
   if (data.live) {
     sayLive();
     follow(changed);
   }
+  for (let run = 0; run < data.head.runs.length; run++) await openIndex(run);
+  redrawCharts(); // now with the intervals of the training steps
+  reached("indexed");
 }
 
 start().catch(fail);

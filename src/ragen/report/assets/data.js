@@ -11,17 +11,25 @@ async function openData() {
   data.indices = data.head.runs.map(() => new Map());
 }
 
-/** The columns of each stored step of a run, step → columns; what is known already is not asked for again. */
-async function openIndex(run) {
+const indexing = []; // the reading of all columns of each run: one after the other
+
+/** Read the columns of every stored step of a run into `data.indices`; what is known already is not asked for again. */
+function openIndex(run) {
+  const before = indexing[run] || Promise.resolve();
+  indexing[run] = before.catch(() => {}).then(() => readIndex(run));
+  return indexing[run];
+}
+
+/** As `openIndex`; with a step, that one is enough. */
+async function readIndex(run, only = null) {
   const known = data.indices[run];
   const wanted = new Map(data.head.runs[run].steps);
   for (const [step, index] of known) if (wanted.get(step) !== index.version) known.delete(step);
-  const missing = [...wanted.keys()].filter((step) => !known.has(step));
+  const missing = [...wanted.keys()].filter((step) => !known.has(step) && (only === null || step === only));
   for await (const index of data.source.indices(run, missing)) {
     index.version = wanted.get(index.step);
     known.set(index.step, index);
   }
-  return known;
 }
 
 const kept = new Map(); // the last steps that were opened

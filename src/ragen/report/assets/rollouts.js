@@ -23,7 +23,7 @@ async function openRollouts() {
   }
   const steps = run.steps.map(([step]) => step);
   if (!steps.includes(view.step)) view.step = nearestStep(steps, view.step);
-  await openIndex(view.run);
+  await readIndex(view.run, view.step);
   const index = data.indices[view.run].get(view.step);
   view.place = view.place === null ? firstPlace(index) : Math.min(view.place, index.group.length - 1);
   const records = await openStep(view.run, view.step);
