@@ -108,7 +108,12 @@ def end_lines(result: Any) -> list[str]:
     seen = {"early warning": result.signals.warning, "spike": result.signals.spike, "collapse": result.signals.collapsed}
     given = [f"{name} at step {step}" for name, step in seen.items() if step is not None]
     lines += [f"Echo Trap: {', '.join(given)} (docs/collapse.md)"] if given else []
-    return [*lines, f"run: {result.run}", f"look:   ragen show {result.run}", *_next_lines(result)]
+    return [
+        *lines,
+        f"run: {result.run}",
+        f"look:   ragen show {result.run}   (in a browser: ragen report {result.run})",
+        *_next_lines(result),
+    ]
 
 
 def _next_lines(result: Any) -> list[str]:
