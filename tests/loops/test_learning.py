@@ -19,18 +19,17 @@ from ragen.runs.directory import RunDirectory
 
 @pytest.mark.e2e
 def test_the_tiny_policy_learns_the_bandit(tmp_path: Path) -> None:
-    """Success rises on the same fixed instances; the 95 % interval of the paired difference is far above 0."""
-    result = ragen.train("bandit-starpo-s-grpo-tiny", {"steps": 20, "run.root": str(tmp_path), "eval.episodes": 128})
+    """On the same fixed instances success rises far, and the return so much that its 95 % intervals do not meet."""
+    settings = {"steps": 20, "run.root": str(tmp_path), "eval.episodes": 128, "eval.samples": 8}
+    result = ragen.train("bandit-starpo-s-grpo-tiny", settings)
     assert result.before is not None
     assert result.after is not None
     assert result.before.instances == result.after.instances
-    before, after = (np.asarray([row[0] for row in r.outcomes], dtype=float) for r in (result.before, result.after))
+    before, after = (np.mean(report.outcomes, axis=1) for report in (result.before, result.after))
     low, _ = paired_bootstrap(before, after)
     assert low > 0.2
     assert result.after.valid_format > 0.9
-    early = np.mean([h["rollout/return_mean"] for h in result.history[:4]])
-    late = np.mean([h["rollout/return_mean"] for h in result.history[-4:]])
-    assert late > early
+    assert result.before.return_interval[1] < result.after.return_interval[0]
     logged = {key for row in result.history for key in row}
     assert logged <= METRICS.keys()
 
