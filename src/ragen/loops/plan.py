@@ -13,6 +13,7 @@ from ragen.learn.lora import require_peft
 from ragen.loops.carried import Carried
 from ragen.loops.compose import World, build_shaping, build_world
 from ragen.loops.demonstrations import check_oracle, mixed_specs
+from ragen.loops.effects import check_effects
 from ragen.loops.loss_checks import check_loss
 from ragen.loops.requirements import check_rule
 from ragen.models.device import choose_device
@@ -40,8 +41,13 @@ def with_environment(config: Config, env: type[Environment] | EnvironmentFactory
     return config.model_copy(update={"env": dict(build_world(config.env, env).spec)})
 
 
-def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None) -> Plan:
-    """Check everything that can be checked without a model."""
+def plan_session(
+    config: Config, *, env: type[Environment] | EnvironmentFactory | None, resumed: bool = False
+) -> Plan:
+    """Check everything that can be checked without a model.
+
+    A ``resumed`` run may carry settings that no longer count: it cannot change them, only what they depend on.
+    """
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     choose_device(config.model.device)
@@ -52,6 +58,8 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     check_loss(config)
+    if not resumed:
+        check_effects(config)
     check_oracle(config, world)
     check_rule(config, estimator, world.make)
     shaping = build_shaping(config.reward, world)

@@ -65,7 +65,7 @@ def train(
     with resumed(resume, config) as point:
         done = finished(point)
         if done is None:
-            plan = plan_session(point.run.config, env=env)
+            plan = plan_session(point.run.config, env=env, resumed=True)
             return _run(open_session(plan, point.run.path, listener, point), listener)
         listener.on_end(done)
         return done

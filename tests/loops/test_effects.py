@@ -1,0 +1,178 @@
+"""A setting that cannot have an effect is refused before a model is loaded; so is a run that can train nothing."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragen.algos.advantages import advantages
+from ragen.config import load_config
+from ragen.config.load import preset_names
+from ragen.config.paths import fields
+from ragen.errors import ConfigError
+from ragen.loops.effects import CONDITIONS, check_effects
+from ragen.loops.loss_checks import USED_BY
+from ragen.loops.plan import plan_session
+from ragen.loops.requirements import CRITIC_SETTINGS
+from ragen.studies.grid import plan_study
+from ragen.studies.schema import parse_study
+
+LORA = {"model.lora.rank": 8}
+MIXED = {"loss.sft_coef": 0.5}
+KL = {"loss.kl_coef": 0.1}
+HEAD = {"advantage.name": "gae"}
+DPO = {"loss.name": "dpo", "advantage.name": "none", "loss.entropy_coef": 0.0}
+OFF = {"echo_trap.action": "off"}
+BACK = {"echo_trap.action": "rollback", "filter.strategy": "top_fraction", "run.keep": 9, "run.checkpoint_every": 10}
+# setting: a value away from its default, where that counts, and what takes the effect away where the base does not
+CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "model.lora.alpha": (16, LORA, {}),
+    "model.lora.targets": ("q_proj", LORA, {}),
+    "rollout.explore_min": (0.2, {"rollout.explore": 0.5, "rollout.instances": 64}, {}),
+    "rollout.window": (2, {"rollout.context": "window"}, {}),
+    "rollout.force_think": (False, {}, {"rollout.thinking": False}),
+    "reward.coef": (0.3, {"reward.process": "plan_agreement"}, {}),
+    "reward.overlong_coef": (0.3, {"reward.overlong_buffer": 16}, {}),
+    "reward.overlong_buffer": (16, {}, {"reward.overlong_coef": 0.0}),
+    "curriculum.window": (5, {"curriculum.stages": [{"env": {"max_turns": 1}, "advance_at": 0.5}]}, {}),
+    "filter.metric": ("entropy", {"filter.strategy": "top_p"}, {}),
+    "replay.ratio": (1.0, {"replay.size": 8}, {}),
+    "replay.max_age": (2, {"replay.size": 8}, {}),
+    "advantage.eps": (1e-4, {"advantage.normalize_std": True}, {"advantage.normalize_std": False}),
+    "loss.sft_decay_steps": (10, MIXED, {}),
+    "loss.sft_weighting": ("phi", MIXED, {}),
+    "loss.sft_demonstrations": (64, MIXED, {}),
+    "loss.aggregation": ("token-mean", {}, DPO),
+    "loss.length_constant": (100.0, {"loss.aggregation": "trajectory-sum"}, {}),
+    "loss.kl_in": ("reward", KL, {}),
+    "loss.kl_estimator": ("k2", KL, {}),
+    "loss.value_clip": (None, HEAD, {}),
+    "loss.value_coef": (1.0, HEAD, {}),
+    "eval.every": (5, {"eval.episodes": 8}, {}),
+    "diagnostics.prompts": (4, {"diagnostics.every": 5}, {}),
+    "diagnostics.replies": (4, {"diagnostics.every": 5}, {}),
+    "echo_trap.window": (4, {}, OFF),
+    "echo_trap.drop": (0.4, {}, OFF),
+    "echo_trap.spike": (6.0, {}, OFF),
+    "echo_trap.solved": (0.8, {}, OFF),
+    "echo_trap.max_rollbacks": (3, BACK, {}),
+    "echo_trap.learning_rate_factor": (0.25, BACK, {}),
+    "echo_trap.filter_value": (0.1, BACK, {}),
+}
+# what always counts, is checked elsewhere, is set by shipped presets whatever the method, or is read by `ragen eval`
+ALWAYS = """
+seed steps env model.name model.device model.dtype model.lora.rank model.trust_remote_code
+rollout.groups rollout.members rollout.resample rollout.instances rollout.explore rollout.max_new_tokens
+rollout.max_trajectory_tokens rollout.max_context rollout.temperature rollout.top_p rollout.top_k rollout.min_p
+rollout.stop_strings rollout.context rollout.thinking rollout.format_penalty
+reward.process curriculum.stages filter.strategy filter.value filter.returns filter.max_flat_steps replay.size
+advantage.name loss.name loss.clip_low loss.clip_high loss.sft_coef loss.sft_coef_end loss.entropy_coef loss.kl_coef
+optim.learning_rate optim.critic_learning_rate optim.betas optim.weight_decay optim.warmup_steps optim.grad_clip
+optim.trajectories optim.online_k optim.microbatch_tokens
+warmup.data warmup.demonstrations warmup.epochs warmup.batch warmup.learning_rate
+eval.episodes eval.samples eval.temperature eval.batch eval.seed eval.also
+diagnostics.every echo_trap.action
+run.root run.name run.checkpoint_every run.keep run.trajectories_every run.threads run.tensorboard
+""".split()
+
+
+def load(*more: dict[str, Any]) -> Any:
+    """The plain GRPO bandit, without evaluation and KL, with further settings."""
+    base = {"eval.episodes": 0, "loss.kl_coef": 0.0}
+    for each in more:
+        base |= each
+    return load_config("bandit-starpo-grpo", base)
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_a_changed_setting_without_effect_is_refused_and_taken_where_it_counts(key: str) -> None:
+    value, counting, without = CASES[key]
+    with pytest.raises(ConfigError) as error:
+        plan_session(load({key: value}, without), env=None)
+    assert f"{key} is {value}, but it counts only with " in str(error.value)
+    assert f"set that, or leave {key} out ({fields()[key].default})" in str(error.value)
+    check_effects(load({key: value}, counting))
+    check_effects(load(without))
+
+
+def test_every_setting_is_known_to_count_always_or_is_checked() -> None:
+    """A new setting belongs into the table, or here among those that always count."""
+    assert {key for condition in CONDITIONS for key in condition.keys} == set(CASES)
+    by_rule = {f"loss.{key}" for key in USED_BY} | {f"optim.{key}" for key in CRITIC_SETTINGS}
+    by_rule |= {key for key in fields() if key.startswith("advantage.") and key != "advantage.name"}
+    assert set(ALWAYS) | set(CASES) | by_rule == set(fields())
+    assert not set(ALWAYS) & (set(CASES) | by_rule)
+
+
+def test_a_separate_critic_takes_no_value_coef_and_a_preference_loss_with_a_bonus_has_an_aggregation() -> None:
+    with pytest.raises(ConfigError, match=r"loss\.value_coef is 1\.0.*a separate critic takes 1"):
+        check_effects(load(HEAD, {"optim.critic": "separate", "loss.value_coef": 1.0}))
+    for more in ({"loss.entropy_coef": 0.1}, KL):
+        check_effects(load(DPO, {"loss.aggregation": "token-mean"}, more))
+    for name in ("step_dpo", "kto"):
+        with pytest.raises(ConfigError, match=r"loss\.aggregation is token-mean"):
+            check_effects(load(DPO, {"loss.name": name, "loss.aggregation": "token-mean"}))
+    check_effects(load(DPO, {"loss.name": "sft", "loss.aggregation": "token-mean"}))
+
+
+def test_the_rules_with_a_critic_are_those_that_are_named() -> None:
+    (words,) = {each.words for each in CONDITIONS if each.keys == ("loss.value_clip",)}
+    own = [name for name in advantages if advantages.get(name).compute.__module__.startswith("ragen.")]
+    assert all((f"'{name}'" in words) is ("values" in advantages.get(name).needs) for name in own)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (HEAD | {"steps": 5, "optim.critic_warmup_steps": 5}, r"optim\.critic_warmup_steps is 5 and steps is 5.*below steps"),
+        (
+            {"loss.name": "kto", "advantage.name": "none", "loss.good_weight": 0.0, "loss.bad_weight": 0.0},
+            r"loss\.good_weight and loss\.bad_weight are 0.*one of them above 0",
+        ),
+        (BACK | {"echo_trap.learning_rate_factor": 1.0}, r"echo_trap\.learning_rate_factor is 1 .*below 1, or echo_trap\.f"),
+        (
+            BACK | {"echo_trap.learning_rate_factor": 1.0, "filter.value": 0.5, "echo_trap.filter_value": 0.5},
+            r"another than filter\.value \(0\.5\)",
+        ),
+    ],
+    ids=str,
+)
+def test_a_run_that_can_train_nothing_new_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        plan_session(load(settings), env=None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        HEAD | {"steps": 6, "optim.critic_warmup_steps": 5},
+        HEAD | {"steps": 0, "optim.critic_warmup_steps": 5},
+        {"loss.name": "kto", "advantage.name": "none", "loss.good_weight": 0.0},
+        BACK | {"echo_trap.learning_rate_factor": 1.0, "filter.value": 0.5, "echo_trap.filter_value": 0.25},
+    ],
+    ids=str,
+)
+def test_a_run_that_trains_something_is_taken(settings: dict[str, Any]) -> None:
+    check_effects(load(settings))
+
+
+def test_a_resumed_run_keeps_settings_that_no_longer_count() -> None:
+    """`--resume RUN --echo_trap.action warn`, as the end of a stopped run advises: it cannot change the rest."""
+    stopped = load(BACK, {"echo_trap.filter_value": 0.1, "echo_trap.action": "warn"})
+    with pytest.raises(ConfigError, match="echo_trap.filter_value"):
+        plan_session(stopped, env=None)
+    plan_session(stopped, env=None, resumed=True)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_has_an_effect(name: str) -> None:
+    check_effects(load_config(name))
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in (files("ragen.studies") / "library").iterdir()))
+def test_every_shipped_study_has_an_effect(name: str) -> None:
+    study = parse_study(Path(str(files("ragen.studies") / "library" / name)).read_text(encoding="utf-8"), name)
+    for size in study.sizes:
+        for run in plan_study(study, name, size).runs().values():
+            check_effects(run.config)
