@@ -1,8 +1,9 @@
 """Settings that cannot have the effect they were set for: refused before a new run begins, with the way out.
 
 Not among them: what a shipped preset sets for all its methods or sizes (clip bounds, critic learning rate, ``filter.value``,
-``warmup``, ``eval.episodes`` and ``also``), and what ``ragen eval`` reads from a run (the other settings of ``eval``). The
-settings of a rule's own are in ``requirements`` and ``loss_checks``.
+``warmup``, ``eval``), and what stands beside a switch that is off by the user's own word (``eval.episodes 0``,
+``echo_trap.action off``, ``rollout.thinking false``). The settings of a rule's own are in ``requirements`` and
+``loss_checks``.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +45,6 @@ CONDITIONS = (
     Condition(("model.lora.alpha", "model.lora.targets"), "model.lora.rank above 0", lambda c: c.model.lora.rank > 0),
     Condition(("rollout.explore_min",), "rollout.explore below 1", lambda c: c.rollout.explore < 1),
     Condition(("rollout.window",), "rollout.context 'window'", lambda c: c.rollout.context == "window"),
-    Condition(("rollout.force_think",), "rollout.thinking true", lambda c: c.rollout.thinking),
     Condition(
         ("reward.coef",),
         "a reward.process other than 'none'",
@@ -71,8 +71,8 @@ CONDITIONS = (
     ),
     Condition(
         ("loss.aggregation",),
-        "a loss that weighs tokens: loss.name another than 'dpo', 'step_dpo' and 'kto', or loss.entropy_coef or loss.kl_coef "
-        "above 0",
+        "a loss that weighs tokens: loss.name another than 'dpo', 'step_dpo' and 'kto', or loss.entropy_coef or "
+        "loss.kl_coef above 0",
         _weighed,
     ),
     Condition(
@@ -85,12 +85,8 @@ CONDITIONS = (
         f"optim.critic 'head' (a separate critic takes 1) and {CRITIC}",
         lambda c: _critic(c) and c.optim.critic == "head",
     ),
-    Condition(("eval.every",), "eval.episodes above 0", lambda c: c.eval.episodes > 0),
-    Condition(("diagnostics.prompts", "diagnostics.replies"), "diagnostics.every above 0", lambda c: c.diagnostics.every > 0),
     Condition(
-        ("echo_trap.window", "echo_trap.drop", "echo_trap.spike", "echo_trap.solved"),
-        "an echo_trap.action other than 'off'",
-        lambda c: c.echo_trap.action != "off",
+        ("diagnostics.prompts", "diagnostics.replies"), "diagnostics.every above 0", lambda c: c.diagnostics.every > 0
     ),
     Condition(
         ("echo_trap.max_rollbacks", "echo_trap.learning_rate_factor", "echo_trap.filter_value"),
@@ -101,7 +97,7 @@ CONDITIONS = (
 
 
 def check_effects(config: Config) -> None:
-    """Raise ConfigError for a setting away from its default that has no effect here, and for a run that can train nothing."""
+    """Raise ConfigError for a setting away from its default that has no effect here, and where nothing can be trained."""
     problems = [*_without_effect(config), *_nothing_trained(config)]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -121,25 +117,23 @@ def _without_effect(config: Config) -> Iterator[str]:
         for key in condition.keys:
             value, default = value_of(config, key), known[key].default
             if value != default and not condition.met(config):
-                yield f"{key} is {value}, but it counts only with {condition.words}: set that, or leave {key} out ({default})"
+                yield (
+                    f"{key} is {value}, but it counts only with {condition.words}: set that, or leave {key} out ({default})"
+                )
 
 
 def _nothing_trained(config: Config) -> Iterator[str]:
     optim, loss, trap = config.optim, config.loss, config.echo_trap
     if 0 < config.steps <= optim.critic_warmup_steps:
         yield (
-            f"optim.critic_warmup_steps is {optim.critic_warmup_steps} and steps is {config.steps}, so the policy would never "
-            "learn: set optim.critic_warmup_steps below steps"
+            f"optim.critic_warmup_steps is {optim.critic_warmup_steps} and steps is {config.steps}, so the policy would "
+            "never learn: set optim.critic_warmup_steps below steps"
         )
     if loss.name == "kto" and loss.good_weight == loss.bad_weight == 0:
         yield "loss.good_weight and loss.bad_weight are 0, so 'kto' would learn nothing: set one of them above 0"
-    if (
-        trap.action == "rollback"
-        and trap.learning_rate_factor == 1
-        and trap.filter_value in (None, config.filter.value)
-    ):
+    if trap.action == "rollback" and trap.learning_rate_factor == 1 and trap.filter_value in (None, config.filter.value):
         yield (
-            "echo_trap.learning_rate_factor is 1 and echo_trap.filter_value changes nothing, so after a rollback the same steps "
-            "would come again: set echo_trap.learning_rate_factor below 1, or echo_trap.filter_value to another than "
-            f"filter.value ({config.filter.value:g})"
+            "echo_trap.learning_rate_factor is 1 and echo_trap.filter_value changes nothing, so after a rollback the "
+            "same steps would come again: set echo_trap.learning_rate_factor below 1, or echo_trap.filter_value to another "
+            f"than filter.value ({config.filter.value:g})"
         )

@@ -41,9 +41,7 @@ def with_environment(config: Config, env: type[Environment] | EnvironmentFactory
     return config.model_copy(update={"env": dict(build_world(config.env, env).spec)})
 
 
-def plan_session(
-    config: Config, *, env: type[Environment] | EnvironmentFactory | None, resumed: bool = False
-) -> Plan:
+def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None, resumed: bool = False) -> Plan:
     """Check everything that can be checked without a model.
 
     A ``resumed`` run may carry settings that no longer count: it cannot change them, only what they depend on.

@@ -24,8 +24,8 @@ def curve(values: Sequence[float | None]) -> Floats:
 def smoothed(values: Floats, window: int = WINDOW, *, least: int = 1) -> Floats:
     """Mean of the last ``window`` values at each of the T steps, (T,); missing values (NaN) are left out.
 
-    s_t = mean of x_u over u in (t − window, t] where x_u is known; NaN where fewer than ``least`` are, so that with ``least``
-    = ``window`` only whole windows count. Equal values have exactly their value as mean.
+    s_t = mean of x_u over u in (t − window, t] where x_u is known; NaN where fewer than ``least`` are, so that with
+    ``least`` = ``window`` only whole windows count. Equal values have exactly their value as mean.
     """
     recent = last(values, window)
     known = ~np.isnan(recent)

@@ -53,12 +53,13 @@ NOTHING = Signals()
 def detect(history: Sequence[Mapping[str, float | None]], settings: TrapSettings = TrapSettings()) -> Signals:
     """The signals of a run from its metrics, one mapping a step as in ``metrics.jsonl`` (``step`` and ``METRICS``' names).
 
-    **Level**: x̄_t is the mean of x over the last w = ``window`` steps (none where one of them lacks x). **Fallen** at t: at each
-    of the three steps u = t − 2, t − 1, t is x̄_u < drop · μ and μ − x̄_u > c σ √(1/w + 1/n), where the healthy level μ and
-    spread σ are mean and standard deviation of x over all n ≥ w steps before the *first* of the three windows, and c is 3, or
-    for n < 10 the quantile of Student's t_{n−1} of the same certainty. One step of few groups is noisy, hence three; how
-    noisy the run's own past tells. What falls must not enter the level it fell from, hence one healthy level for all three:
-    a lasting fall to nothing from n steps with μ > c σ √(1/w + 1/n) is seen at its (w + 2)-th step at the latest.
+    **Level**: x̄_t is the mean of x over the last w = ``window`` steps (none where one of them lacks x). **Fallen** at
+    t: at each of the three steps u = t − 2, t − 1, t is x̄_u < drop · μ and μ − x̄_u > c σ √(1/w + 1/n), where the
+    healthy level μ and spread σ are mean and standard deviation of x over all n ≥ w steps before the *first* of the
+    three windows, and c is 3, or for n < 10 the quantile of Student's t_{n−1} of the same certainty. One step of few
+    groups is noisy, hence three; how noisy the run's own past tells. What falls must not enter the level it fell from,
+    hence one healthy level for all three: a lasting fall to nothing from n steps with μ > c σ √(1/w + 1/n) is seen at
+    its (w + 2)-th step at the latest.
 
     - *reward std*: the in-group std has fallen, beyond what a rising mean explains. Since σ² ≤ (best − m)(m − worst)
       (Bhatia and Davis, 2000), its healthy level and spread are first multiplied by
@@ -67,8 +68,8 @@ def detect(history: Sequence[Mapping[str, float | None]], settings: TrapSettings
       healthy level: nothing was bought with them.
     - **warning**: reward std, or entropy and repetition together, while the success rate's level is below ``solved``: where
       everything succeeds all of them fall. Entropy alone gives none: a healthy one falls by any factor.
-    - **spike**: a gradient norm of more than ``spike`` times the median of all earlier ones, and larger than each of them; there
-      must be 2w of them, and success below ``solved``.
+    - **spike**: a gradient norm of more than ``spike`` times the median of all earlier ones, and larger than each of them;
+      there must be 2w of them, and success below ``solved``.
     - **collapsed**: the success rate has fallen.
 
     Scaling or shifting all rewards by constants (a positive factor), or scaling entropies or gradients, changes nothing. A
@@ -111,10 +112,10 @@ class _Curve:
         self.noise: Floats = _errors(count) * np.sqrt(variance * (1 / window + 1 / count))
 
     def fallen(self, explained: Floats | float = 1.0, *, where: Bools | bool = True) -> Bools:
-        """Where all levels lie below the healthy one times ``explained`` and ``where`` holds, (T,); none that is NaN does."""
+        """Where all levels lie below the healthy one times ``explained``, and ``where`` holds, (T,); NaN lies nowhere."""
         healthy = self.healthy * explained
         low = (self.levels < self.drop * healthy) & (healthy - self.levels > self.noise * explained)
-        fallen: Bools = (low & where).all(axis=1)
+        fallen: Bools = np.asarray(low & where, dtype=np.bool_).all(axis=1)
         return fallen
 
 

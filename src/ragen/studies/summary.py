@@ -42,8 +42,9 @@ def summarise(plan: Plan, records: Mapping[str, Record]) -> dict[str, list[Row]]
 
     Intervals are 95 %. Over two or more seeds that differ: Student's t over the seeds' values (the evaluation instances are
     the same in all runs, so it holds for these instances), held in [0, 1] for a rate. One seed, or seeds that all agree:
-    Wilson over the instances of one run for a rate, none for a number. A step's share of seeds: Wilson over seeds. A difference: t over the
-    seeds that both variants have, paired by seed (runs of one seed share warm-up and training instances).
+    Wilson over the instances of one run for a rate, none for a number. A step's share of seeds: Wilson over seeds. A
+    difference: t over the seeds that both variants have, paired by seed (runs of one seed share warm-up and training
+    instances).
     """
     tables = {}
     for outcome in map(parse_outcome, plan.study.outcomes):
