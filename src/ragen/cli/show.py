@@ -37,6 +37,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"--limit is {args.limit}; use 0 (all) or more")
     from ragen.runs.directory import RunDirectory, find_run
     from ragen.runs.events import to_line, trajectory_record
+    from ragen.runs.summary import rollback_count
     from ragen.runs.view import reading_console, show_trajectories
 
     opened = RunDirectory.open(find_run(args.run))
@@ -50,7 +51,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
     decode = decoder(_tokenizer_home(opened))
     console = reading_console()
+    rollbacks = len(opened.rollbacks())
     title = f"{opened.path} · step {step} · {len(stored)} trajectories"
+    title += f" · {rollback_count(rollbacks)}" if rollbacks else ""
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     show_trajectories(chosen, console, decode, limit=args.limit or None, groups_a_step=a_step)
     return 0
