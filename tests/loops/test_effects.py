@@ -11,7 +11,7 @@ from ragen.config import load_config
 from ragen.config.load import preset_names
 from ragen.config.paths import fields
 from ragen.errors import ConfigError
-from ragen.loops.effects import CONDITIONS, check_effects
+from ragen.loops.effects import CONDITIONS, effect_problems
 from ragen.loops.loss_checks import USED_BY
 from ragen.loops.plan import plan_session
 from ragen.loops.requirements import CRITIC_SETTINGS
@@ -91,8 +91,8 @@ def test_a_changed_setting_without_effect_is_refused_and_taken_where_it_counts(k
         plan_session(load({key: value}, without), env=None)
     assert f"{key} is {value}, but it counts only with " in str(error.value)
     assert f"set that, or leave {key} out ({fields()[key].default})" in str(error.value)
-    check_effects(load({key: value}, counting))
-    check_effects(load(without))
+    assert effect_problems(load({key: value}, counting)) == []
+    assert effect_problems(load(without)) == []
 
 
 def test_every_setting_is_known_to_count_always_or_is_checked() -> None:
@@ -107,13 +107,13 @@ def test_every_setting_is_known_to_count_always_or_is_checked() -> None:
 
 def test_a_separate_critic_takes_no_value_coef_and_a_preference_loss_with_a_bonus_has_an_aggregation() -> None:
     with pytest.raises(ConfigError, match=r"loss\.value_coef is 1\.0.*a separate critic takes 1"):
-        check_effects(load(HEAD, {"optim.critic": "separate", "loss.value_coef": 1.0}))
+        plan_session(load(HEAD, {"optim.critic": "separate", "loss.value_coef": 1.0}), env=None)
     for more in ({"loss.entropy_coef": 0.1}, KL):
-        check_effects(load(DPO, {"loss.aggregation": "token-mean"}, more))
+        assert effect_problems(load(DPO, {"loss.aggregation": "token-mean"}, more)) == []
     for name in ("step_dpo", "kto"):
         with pytest.raises(ConfigError, match=r"loss\.aggregation is token-mean"):
-            check_effects(load(DPO, {"loss.name": name, "loss.aggregation": "token-mean"}))
-    check_effects(load(DPO, {"loss.name": "sft", "loss.aggregation": "token-mean"}))
+            plan_session(load(DPO, {"loss.name": name, "loss.aggregation": "token-mean"}), env=None)
+    assert effect_problems(load(DPO, {"loss.name": "sft", "loss.aggregation": "token-mean"})) == []
 
 
 def test_the_rules_with_a_critic_are_those_that_are_named() -> None:
@@ -154,7 +154,7 @@ def test_a_run_that_can_train_nothing_new_is_refused(settings: dict[str, Any], w
     ids=str,
 )
 def test_a_run_that_trains_something_is_taken(settings: dict[str, Any]) -> None:
-    check_effects(load(settings))
+    assert effect_problems(load(settings)) == []
 
 
 def test_a_resumed_run_keeps_settings_that_no_longer_count() -> None:
@@ -167,7 +167,7 @@ def test_a_resumed_run_keeps_settings_that_no_longer_count() -> None:
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_has_an_effect(name: str) -> None:
-    check_effects(load_config(name))
+    assert effect_problems(load_config(name)) == []
 
 
 @pytest.mark.parametrize("name", sorted(file.name for file in (files("ragen.studies") / "library").iterdir()))
@@ -175,4 +175,4 @@ def test_every_shipped_study_has_an_effect(name: str) -> None:
     study = parse_study(Path(str(files("ragen.studies") / "library" / name)).read_text(encoding="utf-8"), name)
     for size in study.sizes:
         for run in plan_study(study, name, size).runs().values():
-            check_effects(run.config)
+            assert effect_problems(run.config) == []

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, writable_file
+from ragen.cli.sources import check_source
 
 OVERRIDES: str | None = _ABOUT
 _SHORT = ("episodes", "samples", "temperature", "seed")
@@ -39,6 +40,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
     words = [*(["--env", args.env] if args.env else []), *overrides]
     words += [f"--eval.{name}={getattr(args, name)}" for name in _SHORT if getattr(args, name) is not None]
+    if args.preset is not None:
+        check_source(args.preset)
     from ragen.api import evaluate
     from ragen.runs.listening import listening
 

@@ -1,4 +1,4 @@
-"""Settings that cannot have the effect they were set for: refused before a new run begins, with the way out.
+"""Settings that cannot have the effect they were set for, which a new run refuses, with the way out.
 
 Not among them: what a shipped preset sets for all its methods or sizes (clip bounds, critic learning rate, ``filter.value``,
 ``warmup``, ``eval``), and what stands beside a switch that is off by the user's own word (``eval.episodes 0``,
@@ -13,7 +13,6 @@ from ragen.algos.advantages import advantages
 from ragen.algos.losses import losses
 from ragen.config.paths import fields
 from ragen.config.schema import Config
-from ragen.errors import ConfigError
 from ragen.loops.loss_checks import PAIRED
 
 
@@ -96,11 +95,9 @@ CONDITIONS = (
 )
 
 
-def check_effects(config: Config) -> None:
-    """Raise ConfigError for a setting away from its default that has no effect here, and where nothing can be trained."""
-    problems = [*_without_effect(config), *_nothing_trained(config)]
-    if problems:
-        raise ConfigError("\n".join(problems))
+def effect_problems(config: Config) -> list[str]:
+    """What is wrong with each setting away from its default that has no effect here, and where nothing can be trained."""
+    return [*_without_effect(config), *_nothing_trained(config)]
 
 
 def value_of(config: Config, key: str) -> object:

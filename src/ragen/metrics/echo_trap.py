@@ -115,7 +115,7 @@ class _Curve:
         """Where all levels lie below the healthy one times ``explained``, and ``where`` holds, (T,); NaN lies nowhere."""
         healthy = self.healthy * explained
         low = (self.levels < self.drop * healthy) & (healthy - self.levels > self.noise * explained)
-        fallen: Bools = np.asarray(low & where, dtype=np.bool_).all(axis=1)
+        fallen: Bools = np.logical_and.reduce(low & where, axis=1)
         return fallen
 
 
