@@ -70,7 +70,7 @@ def test_the_title_counts_rollbacks(run, capsys):
         run.write_rollback(number, {"rollback": number, "at_step": 9, "to_step": 2}, [])
     assert main(["show", str(run.path)]) == 0
     titles.append(capsys.readouterr().out.splitlines()[0])
-    assert "rollback" not in titles[0]
+    assert not titles[0].endswith("rollbacks")
     assert titles[1:] == [f"{titles[0]} · 1 rollback", f"{titles[0]} · 2 rollbacks"]
 
 
