@@ -58,7 +58,6 @@ ALLOWED: list[dict[str, Any]] = [
     {"advantage.name": "gae", "rollout.members": 1, "loss.kl_in": "reward", "loss.kl_coef": 0.1},
     {"advantage.name": "reinforce", "rollout.members": 1, "advantage.baseline_decay": 0.5},
     {"advantage.name": "rloo", "loss.kl_in": "reward", "loss.kl_coef": 0.1},
-    {"advantage.name": "grpo", "loss.kl_in": "reward", "loss.kl_coef": 0.0},
     {"advantage.name": "pass_at_k", "advantage.k": 3, "rollout.members": 4},
     {"advantage.name": "vapo", "optim.critic": "separate", "optim.critic_warmup_steps": 2},
     {"advantage.name": "gigpo", "env": "frozen_lake"},

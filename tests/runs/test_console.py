@@ -54,6 +54,7 @@ class Result:
     after: Report | None = field(default_factory=Report)
     history: tuple = ()
     signals: Signals = NOTHING
+    rollbacks: tuple = ()
 
 
 def play(listener):
@@ -188,6 +189,9 @@ def test_n17_the_start_tells_method_sizes_steps_and_rate():
         ),
         (Result(signals=Signals(warning=3, spike=2)), "Echo Trap: early warning at step 3, spike at step 2", "collapse at"),
         (Result(), "all steps done", "Echo Trap"),
+        (Result(), "all steps done", "rollback"),
+        (Result(rollbacks=((8, 2),)), "1 rollback, from step 8 to 2 (runs/one/rollbacks)", "rollbacks,"),
+        (Result(rollbacks=((38, 20), (61, 40))), "2 rollbacks, from step 38 to 20, from step 61 to 40", "Echo Trap"),
     ],
 )
 def test_n20_n21_the_end_says_exactly_what_helps(result, said, not_said):

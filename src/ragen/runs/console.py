@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ragen.config.schema import Config
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
-from ragen.runs.summary import ECHO_TRAP, paper_name
+from ragen.runs.summary import ECHO_TRAP, paper_name, rollback_count
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
@@ -106,6 +106,9 @@ def end_lines(result: Any) -> list[str]:
     lines = [f"{result.stopped} after step {result.steps}"]
     if result.before is not None and result.after is not None and result.before is not result.after:
         lines.append(f"success before {_rate(result.before)} → after {_rate(result.after)}")
+    if result.rollbacks:
+        steps = ", ".join(f"from step {at} to {to}" for at, to in result.rollbacks)
+        lines.append(f"{rollback_count(len(result.rollbacks))}, {steps} ({result.run}/rollbacks)")
     seen = {"early warning": result.signals.warning, "spike": result.signals.spike, "collapse": result.signals.collapsed}
     given = [f"{name} at step {step}" for name, step in seen.items() if step is not None]
     lines += [f"Echo Trap: {', '.join(given)} (docs/collapse.md)"] if given else []
