@@ -100,13 +100,13 @@ def _check_first_prompts(plan: Plan, agent: Agent) -> None:
 
 def _policy(agent: Agent, config: Config, estimator: AdvantageEstimator) -> Policy:
     critic: CriticKind = config.optim.critic if "values" in estimator.needs else "none"
-    lora = config.model.lora
+    lora, trust = config.model.lora, config.model.trust_remote_code
     return Policy(
         agent.model,
         dtype=agent.dtype,
         pad_id=agent.tokenizer.pad_token_id,
         critic=critic,
-        critic_model=load_model(agent.path, device=agent.device) if critic == "separate" else None,
+        critic_model=load_model(agent.path, device=agent.device, trust_remote_code=trust) if critic == "separate" else None,
         temperature=config.rollout.temperature,
         lora=Lora(lora.rank, lora.alpha, lora.targets, seed=config.seed) if lora.rank else None,
     )
