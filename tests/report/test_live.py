@@ -68,7 +68,7 @@ def test_a_head_is_made_again_only_where_a_file_has_changed(run, monkeypatch):
     changes = [
         lambda: run.append_metrics(4, {"rollout/success": 0.5}),
         lambda: run.write_eval("before", 0, evaluation()),
-        lambda: run.write_rollback(1, {"to_step": 2}, []),
+        lambda: run.write_rollback(1, {"rollback": 1, "at_step": 3, "to_step": 2}, []),
         lambda: (run.path / ".lock").write_text(f"{os.getpid()}\n"),
     ]
     for number, change in enumerate(changes, start=2):

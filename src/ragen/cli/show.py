@@ -35,6 +35,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"--limit is {args.limit}; use 0 (all) or more")
     from ragen.runs.directory import RunDirectory, find_run
     from ragen.runs.events import to_line, trajectory_record
+    from ragen.runs.summary import rollback_count
     from ragen.runs.tokens import decoder
     from ragen.runs.view import reading_console, show_trajectories
 
@@ -49,9 +50,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
     decode = decoder(opened)
     console = reading_console()
-    trained = sum(item.trained for item in stored)
+    trained, rollbacks = sum(item.trained for item in stored), len(opened.rollbacks())
     counted = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
     title = f"{opened.path} · step {step} · {len(stored)} trajectories, {counted}"
+    title += f" · {rollback_count(rollbacks)}" if rollbacks else ""
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     show_trajectories(chosen, console, decode, limit=args.limit or None, groups_a_step=a_step)
     return 0

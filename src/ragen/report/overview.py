@@ -13,7 +13,6 @@ from ragen.metrics.evaluation import EvalReport
 from ragen.report.curves import columns
 from ragen.report.drawing import drawing_of
 from ragen.runs.directory import RunDirectory
-from ragen.runs.disk import read_json
 from ragen.runs.lock import writer
 from ragen.runs.summary import ending, eval_points, method_name, signals
 
@@ -202,12 +201,8 @@ def _events(run: RunDirectory, rows: Rows) -> Iterator[Event]:
         yield Event(seen.spike, "spike", "Echo Trap, spike of the gradient norm")
     if seen.collapsed is not None:
         yield Event(seen.collapsed, "collapse", "Echo Trap, collapse of the success rate")
-    for file in sorted((run.path / "rollbacks").glob("rollback-*.json")):
-        told = read_json(file, "it only tells of a rollback, move it away to go on")
-        if isinstance(told, dict) and isinstance(told.get("to_step"), int):
-            why = ", ".join(map(str, told.get("fired", ())))
-            about = f"rollback {told.get('rollback')} from step {told.get('at_step')} to step {told['to_step']} ({why})"
-            yield Event(told["to_step"], "rollback", f"{about}, learning rate from then on {told.get('learning_rate')}")
+    for number, (at, to) in enumerate(run.rollbacks(), start=1):
+        yield Event(to, "rollback", f"rollback {number}, from step {at} to step {to}")
 
 
 def _stored_steps(run: RunDirectory) -> Iterator[tuple[int, int]]:

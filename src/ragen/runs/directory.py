@@ -131,11 +131,22 @@ class RunDirectory:
         write_text(folder / f"rollback-{number}.jsonl", "".join(map(to_line, abandoned)))
         write_text(folder / f"rollback-{number}.json", json.dumps(plain(event), indent=1) + "\n")
 
+    def rollbacks(self) -> tuple[tuple[int, int], ...]:
+        """From which step to which the run was returned, in order. Raises CheckpointError for a damaged file."""
+        advice = "it only tells of a rollback, move it away to go on"
+        events = [read_json(file, advice) for file in (self.path / "rollbacks").glob("rollback-*.json")]
+        try:
+            numbered = sorted((int(e["rollback"]), int(e["at_step"]), int(e["to_step"])) for e in events)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"'{self.path / 'rollbacks'}' holds a damaged file ({error!r}): {advice}") from None
+        return tuple((at, to) for _, at, to in numbered)
+
     def check(self) -> None:
         """Read what going on with the run needs; raises CheckpointError where a file is damaged."""
         self.metrics()
         self.starts()
         self.evaluations()
+        self.rollbacks()
 
     def cut_after(self, step: int) -> None:
         """Forget what was recorded after ``step``: a resumed run records it again.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ragen.errors import ConfigError
 from ragen.extras import install_command
+from ragen.metrics.curves import WINDOW, curve, smoothed
 from ragen.report.curves import COLOURS
-from ragen.studies.collapse import WINDOW, smoothed
 from ragen.studies.grid import Plan, Variant
 from ragen.studies.outcomes import Record
 
@@ -35,8 +35,8 @@ def bands(curves: Sequence[Sequence[float | None]]) -> tuple[NDArray[np.float64]
     """
     length = max(map(len, curves), default=0)
     table = np.full((len(curves), length), np.nan)
-    for row, curve in zip(table, curves, strict=True):
-        row[: len(curve)] = smoothed(curve)
+    for row, values in zip(table, curves, strict=True):
+        row[: len(values)] = smoothed(curve(values))
     known = ~np.isnan(table)
     count = known.sum(0)
     mean = np.where(count > 0, np.where(known, table, 0.0).sum(0) / np.maximum(count, 1), np.nan)
