@@ -12,10 +12,11 @@ import ragen
 from ragen.config import load_config
 from ragen.errors import CheckpointError, TrainingError
 from ragen.loops import train as loop
+from ragen.loops.guard import announced
 from ragen.loops.session import Session
 from ragen.loops.train import TrainResult
 from ragen.metrics.echo_trap import NOTHING, Signals
-from ragen.runs import summary as module
+from ragen.runs import summary
 from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.console import end_lines
 from ragen.runs.directory import RunDirectory
@@ -88,7 +89,7 @@ def trapped_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             caught = len(rows) >= step and rows[step - 1]["filter/kept_groups"] >= kept
             return Signals(warning=step, fired=("entropy", "repetition")) if caught else NOTHING
 
-        monkeypatch.setattr(module, "detect", detect)
+        monkeypatch.setattr(summary, "detect", detect)
 
     return choose
 
@@ -153,7 +154,7 @@ def test_a_run_with_rollbacks_begins_by_saying_where_they_go(
     changed: Mapping[str, Any], kept: list[int], start: int, words: str
 ) -> None:
     config = load_config("bandit-starpo-s-grpo", {"echo_trap.action": "rollback"} | changed)
-    (said,) = module.announced(config, kept, start)
+    (said,) = announced(config, kept, start)
     assert said.startswith("Echo Trap: ")
     assert words in said
     assert said.endswith("would keep closer ones") is ("; run" in words)
@@ -173,7 +174,7 @@ def test_what_is_announced_is_what_the_guard_does(tmp_path: Path, trapped_at: An
     assert sum("every warning returns to step 0" in text for text in said) == 1
     assert done.rollbacks == ((8, 0),)
     warn, stop = (load_config(SOURCE, {"echo_trap.action": action, "steps": 20}) for action in ("warn", "stop"))
-    assert not [*module.announced(warn, [0], 0), *module.announced(stop, [0], 0)]
+    assert not [*announced(warn, [0], 0), *announced(stop, [0], 0)]
 
 
 def test_a_rollback_for_a_collapse_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +185,7 @@ def test_a_rollback_for_a_collapse_says_so(tmp_path: Path, monkeypatch: pytest.M
             said.append(text)
 
     said: list[str] = []
-    monkeypatch.setattr(module, "detect", lambda rows, _: Signals(collapsed=8) if len(rows) == 8 else NOTHING)
+    monkeypatch.setattr(summary, "detect", lambda rows, _: Signals(collapsed=8) if len(rows) == 8 else NOTHING)
     asked = settings(tmp_path, "one", BACK | {"echo_trap.filter_value": None})
     done = ragen.train(SOURCE, asked, listener=Listener())
     assert json.loads((done.run / "rollbacks" / "rollback-1.json").read_text())["fired"] == ["collapse"]
