@@ -30,6 +30,7 @@ class Report:
     success_interval: tuple[float, float] = (0.5, 0.875)
     total_return: float = 1.5
     return_interval: tuple[float, float] = (1.0, 2.0)
+    task_return: float = 1.625
     episodes: int = 128
     samples: int = 4
     temperature: float = 0.5
@@ -100,7 +101,8 @@ def test_evaluations_tell_intervals_sizes_players_ceiling_and_notes():
     text = transcript()
     for part in (
         "0.750 [0.500, 0.875]",
-        "1.500 [1.000, 2.000]",
+        "return 1.500 [1.000, 2.000]",
+        "task return 1.625",
         "n = 128 × 4",
         "pass@4 0.960",
         "random 0.500 [0.400, 0.600]",

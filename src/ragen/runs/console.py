@@ -69,13 +69,14 @@ def start_lines(config: Config, run_dir: Path | None) -> list[str]:
 
 
 def eval_lines(name: str, report: Any) -> list[str]:
-    """An evaluation in words: success and return with intervals, then what stands beside them."""
+    """An evaluation in words: success and return with intervals, the task return, then what stands beside them."""
     below, above = report.return_interval
     count = f"{report.episodes} × {report.samples}" if report.samples > 1 else str(report.episodes)
     lines = _wrapped(
         [
             f"{name}: success {_rate(report)}",
             f"return {report.total_return:.3f} [{below:.3f}, {above:.3f}]",
+            f"task return {report.task_return:.3f}",
             f"n = {count}",
             f"T = {report.temperature:g}",
             "95 % intervals",
