@@ -49,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "chord": {"loss.sft_coef": 0.9, "loss.sft_coef_end": 0.1, "loss.sft_decay_steps": 3, "loss.sft_demonstrations": 6},
     "reinforce": {"advantage.name": "reinforce", "advantage.baseline_decay": 0.5},
     "gigpo": {"advantage.name": "gigpo", "rollout.context": "window", "rollout.window": 1},
-    "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 3, "optim.warmup_steps": 4},
+    "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 1, "optim.warmup_steps": 4},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
     "resample-replay": {
         "rollout.resample": 1,
