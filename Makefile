@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 
 # what to type after a demo; the commands are in the virtual environment only
 NEXT = 'To look at it (the first line once a terminal):' '  source $(BIN)/activate' '  ragen runs' \
-  '  ragen show RUN --worst' '  ragen eval RUN --samples 4' "  $(BIN)/pip install -c constraints.txt -e '.[plots]' && ragen plot RUN"
+  '  ragen report RUN' '  ragen show RUN --worst' '  ragen eval RUN --samples 4' "  $(BIN)/pip install -c constraints.txt -e '.[plots]' && ragen plot RUN"
 
 .PHONY: help setup setup-dev demo demo-frozen-lake check test test-full docs clean
 
