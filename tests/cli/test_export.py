@@ -89,6 +89,7 @@ def test_a_mistake_is_told_and_nothing_is_written(
 
 
 def test_parquet_by_its_ending(run: RunDirectory, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    from pyarrow.parquet import read_table
+
     assert main(["export", str(run.path), "-o", str(tmp_path / "x.parquet")]) == 0
-    assert parquet.read_table(tmp_path / "x.parquet").num_rows == 18
+    assert read_table(tmp_path / "x.parquet").num_rows == 18

@@ -19,7 +19,6 @@ from ragen.rollout.segments import segments
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Silent
 
-PYARROW = "pyarrow is not installed: pip install -c constraints.txt -e '.[dev]'"
 SOURCE = {"preset": "frozen_lake-starpo-grpo"}
 SMALL = {
     "model.dtype": "float32",
@@ -72,8 +71,6 @@ def lake(mini: Path, session_cache: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_an_export_is_taught_by_exactly_the_sampled_tokens(lake: Path, mini: Path, tmp_path: Path, ending: str) -> None:
-    if ending == "parquet":
-        pytest.importorskip("pyarrow", reason=PYARROW)
     out = tmp_path / f"lake.{ending}"
     assert main(["export", str(lake), "-o", str(out)]) == 0
     config, heard = settings(mini, out), Heard()

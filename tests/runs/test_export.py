@@ -17,7 +17,6 @@ from ragen.runs.events import StoredTrajectory
 from ragen.runs.export import Exporter, Origin, write_parquet, write_sharegpt
 
 WORDS = {1: "user ", 2: "<think>", 3: "\n", 7: "Up ", 8: "Left ", 9: "</s>"}
-PYARROW = "pyarrow is not installed: pip install -c constraints.txt -e '.[dev]'"
 
 
 def decode(ids: Sequence[int]) -> str:
@@ -132,13 +131,14 @@ def test_a_failed_export_leaves_the_old_file_and_nothing_else(tmp_path: Path) ->
 
 
 def test_parquet_holds_all_that_is_stored(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason=PYARROW)
+    from pyarrow.parquet import read_table
+
     path = tmp_path / "out.parquet"
     parts = (TWO[0], replace(TWO[1], extends=False))
     exporter = Exporter(origin(windowed=True))
     items = [stored(*TWO, advantages=(0.5, math.nan)), stored(*parts)]
     assert write_parquet(path, exporter.rows(7, items), exporter.origin) == 3
-    whole, first, second = parquet.read_table(path).to_pylist()
+    whole, first, second = read_table(path).to_pylist()
     (row,) = segments(items[0].trajectory)
     for name in ("token_ids", "mask", "logprobs", "turn_ids"):
         assert np.array_equal(whole[name], getattr(row, name)), name

@@ -125,7 +125,7 @@ def test_a_tracker_that_can_forget_is_told_again_what_is_made_again(tmp_path: Pa
 def test_after_a_rollback_the_curve_goes_to_a_run_of_its_own_from_the_first_step_on(tmp_path: Path) -> None:
     run = RunDirectory.create(config(tmp_path, "fake"))
     steps(run, 1, 4)
-    run.write_rollback(1, {"rollback": 1}, [])
+    run.write_rollback(1, {"rollback": 1, "at_step": 4, "to_step": 2}, [])
     run.cut_after(2)
     steps(run, 3, 4, scale=10.0)
     first, second = Fake.opened
@@ -281,7 +281,6 @@ def test_what_is_kept_of_the_trackers_is_plain(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_shows_each_step_once_and_as_it_was_made_last(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run = RunDirectory.create(config(tmp_path, "tensorboard"))

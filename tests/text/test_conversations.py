@@ -136,7 +136,6 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path: Path) ->
 
 
 def test_parquet_rows_are_checked_as_lines_are(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install -c constraints.txt -e '.[dev]'")
     from pyarrow import Table
     from pyarrow.parquet import write_table
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import writable_file
-from ragen.cli.show import read_tokenizer, tokenizer_home
 from ragen.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -45,11 +44,12 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"--out '{out}' has no known format: end it with {' or '.join(FORMATS)}, or give --format")
     from ragen.runs.directory import RunDirectory, find_run
     from ragen.runs.export import Exporter, Origin, write_parquet, write_sharegpt
+    from ragen.runs.tokens import tokenizer_of
     from ragen.text.conversations import vocabulary_digest
 
     opened = RunDirectory.open(find_run(args.run))
     steps = _chosen_steps(opened, args.steps)
-    tokenizer = read_tokenizer(tokenizer_home(opened))
+    tokenizer = tokenizer_of(opened)
     origin = Origin(
         run=opened.path.name,
         seed=opened.config.seed,

@@ -26,6 +26,8 @@ COMMANDS = {
     "show": "print stored trajectories of a run",
     "export": "write trajectories for training elsewhere, or for a warm-up",
     "plot": "draw learning curves of runs",
+    "report": "write a page of runs: summary, curves, every episode",
+    "watch": "follow a training in the browser",
     "envs": "list environments, or the settings of one",
     "presets": "list training presets",
     "doctor": "check machine and model",

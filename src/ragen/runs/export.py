@@ -5,7 +5,7 @@ behind the first of a ``window`` begins with history that was shown in other wor
 token ids and no messages.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -19,11 +19,11 @@ from ragen.extras import install_command
 from ragen.rollout.segments import segments
 from ragen.runs.disk import whole_file
 from ragen.runs.events import StoredTrajectory, to_line
+from ragen.runs.tokens import BROKEN, Decode
 from ragen.text.parser import THINK
 
 SPEAKERS = {"user": "human", "assistant": "gpt"}
 OPENING = 16  # ids at the end of a prompt in which ``<think>`` would stand
-UNKNOWN = "\ufffd"  # what bytes that are no UTF-8 are shown as
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Origin:
     run: str
     seed: int
     windowed: bool
-    decode: Callable[[Sequence[int]], str]
+    decode: Decode
     tokenizer: str
 
 
@@ -110,7 +110,7 @@ class Exporter:
             yield "user", self._text(turn.observation)
             opened = self.origin.decode(turn.prompt_ids[-OPENING:]).rstrip().endswith(THINK)
             self.tally.replies += 1
-            self.tally.broken += UNKNOWN in turn.completion.text
+            self.tally.broken += BROKEN in turn.completion.text
             yield "assistant", self._text((THINK if opened else "") + turn.completion.text)
 
     def _text(self, text: str) -> str:

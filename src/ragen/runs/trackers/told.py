@@ -79,11 +79,13 @@ class _Told:
 class Trackers:
     """The trackers of the run in ``path``; nothing that one of them raises comes out of here.
 
+    ``rollbacks`` tells how often the run was rolled back so far.
+
     A tracker that hangs is not caught: it hangs the run.
     """
 
-    def __init__(self, names: Sequence[str], path: Path, settings: Mapping[str, Any]) -> None:
-        self._path, self._settings = path, settings
+    def __init__(self, names: Sequence[str], path: Path, settings: Mapping[str, Any], rollbacks: Callable[[], int]) -> None:
+        self._path, self._settings, self._rollbacks = path, settings, rollbacks
         self._names = list(names)
         self._open: dict[str, Tracker] = {}
 
@@ -127,7 +129,7 @@ class Trackers:
 
     def _begin(self, name: str) -> None:
         kind = trackers.get(name)
-        rollbacks = len(list((self._path / "rollbacks").glob("rollback-*.json")))
+        rollbacks = self._rollbacks()
         told = self._told.get(name)
         if told is not None and told.rollbacks != rollbacks and not kind.forgets:
             told = None
