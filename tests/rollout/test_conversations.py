@@ -63,7 +63,9 @@ def test_a30_stored_ids_are_taught_as_they_were_sampled(chatml_tokenizer: Any) -
 def test_ids_that_are_not_this_reply_s_give_way_to_its_text(chatml_tokenizer: Any, spoiled: str) -> None:
     end, start = (chatml_tokenizer.convert_tokens_to_ids(token) for token in ("<|im_end|>", "<|im_start|>"))
     letters = tuple(i for letter in "Up" for i in encode(chatml_tokenizer, letter))
-    ids = {"control token": (*letters, start, end), "beyond the vocabulary": (10**6, end)}.get(spoiled, (*letters, end))
+    ids = {"control token": (*letters, start, end), "beyond the vocabulary": (*letters, 10**6, end)}.get(
+        spoiled, (*letters, end)
+    )
     reply = "Left" if spoiled == "text" else "Up"
     vocabulary = "another" if spoiled == "tokenizer" else "own"
     row, exact = taught(Conversation("x", None, (("Which?", reply),), (ids,), vocabulary), chatml_tokenizer)

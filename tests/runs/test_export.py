@@ -136,9 +136,9 @@ def test_parquet_holds_all_that_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
     parts = (TWO[0], replace(TWO[1], extends=False))
     exporter = Exporter(origin(windowed=True))
-    items = [stored(*TWO, advantages=(0.5, math.nan)), stored(*parts)]
-    assert write_parquet(path, exporter.rows(7, items), exporter.origin) == 3
-    whole, first, second = read_table(path).to_pylist()
+    items = [stored(*TWO, advantages=(0.5, math.nan)), stored(*parts, advantages=(0.25, -0.25)), stored(*TWO)]
+    assert write_parquet(path, exporter.rows(7, items), exporter.origin) == 4
+    whole, first, second, untrained = read_table(path).to_pylist()
     (row,) = segments(items[0].trajectory)
     for name in ("token_ids", "mask", "logprobs", "turn_ids"):
         assert np.array_equal(whole[name], getattr(row, name)), name
@@ -152,7 +152,8 @@ def test_parquet_holds_all_that_is_stored(tmp_path: Path) -> None:
     assert whole["reply_token_ids"] == [[7, 9], [8, 8, 9]]
     assert whole["actions"] == [["Up"], ["Up"]]
     assert [first["segment"], second["segment"]] == [0, 1]
-    assert (first["advantages"], first["turn_rewards"], second["turn_rewards"]) == (None, [0.0], [1.0])
+    assert (first["advantages"], second["advantages"], untrained["advantages"]) == ([0.25], [-0.25], None)
+    assert (first["turn_rewards"], second["turn_rewards"]) == ([0.0], [1.0])
     assert first["messages"] is not None
     assert second["messages"] is None
     assert second["turn_ids"] == [-1, -1, -1, 1, 1, 1]
