@@ -1,6 +1,7 @@
 """Every setting of a run, with the paper's values as defaults (arXiv 2504.20073; ``docs/settings.md`` maps the symbols)."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -284,6 +285,9 @@ class Config(Settings):
     env: dict[str, Any] = Field(
         {"name": "bandit"}, description="environment preset (`name`) and its own settings: `ragen envs`"
     )
+    plugins: tuple[str, ...] = Field(
+        (), description="Python files (FILE.py) or modules to load first: they register rules, losses … of one's own"
+    )
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -298,6 +302,12 @@ class Config(Settings):
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
     echo_trap: EchoTrapConfig = EchoTrapConfig()
     run: RunConfig = RunConfig()
+
+    @field_validator("plugins")
+    @classmethod
+    def _whole_paths(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Files by their whole path, so that a run finds them again from other directories."""
+        return tuple(str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":

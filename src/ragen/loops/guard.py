@@ -9,11 +9,13 @@ from typing import Any
 from ragen.config.schema import Config
 from ragen.errors import CheckpointError, TrainingError
 from ragen.loops.session import Session, after_rollbacks
-from ragen.metrics.echo_trap import Signals
+from ragen.metrics.echo_trap import Signals, TrapSettings, flat_steps
 from ragen.runs.checkpoints import verify
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
 from ragen.runs.summary import ECHO_TRAP, rollback_count, signals
+
+SHOWN = (("success", "rollout/success"), ("valid format", "rollout/valid_format"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Guard:
             return Verdict({})
         found = self.signals.metrics() | ({"trap/rollbacks": float(self._rollbacks)} if action == "rollback" else {})
         messages = tuple(_messages(self.signals, step, metrics))
+        if flat_steps(self._rows, TrapSettings(solved=self._trap.solved)) == self._trap.window:
+            messages += (flat_message(self._trap.window, metrics),)
         if action == "warn" or step not in (self.signals.warning, self.signals.collapsed):
             return Verdict(found, messages)
         why = f"{ECHO_TRAP} at step {step}"
@@ -76,6 +80,15 @@ def _messages(signals: Signals, step: int, metrics: Mapping[str, float]) -> Iter
         yield f"Echo Trap, spike at step {step}: gradient norm {metrics['update/grad_norm']:.3g}; docs/collapse.md"
     if signals.collapsed == step:
         yield f"Echo Trap, collapse at step {step}: {success}; docs/collapse.md"
+
+
+def flat_message(steps: int, metrics: Mapping[str, float]) -> str:
+    """What is said of ``steps`` steps in a row without any group whose returns differed."""
+    told = [f"{name} {metrics[key]:.3f}" for name, key in SHOWN if math.isfinite(metrics.get(key, math.nan))]
+    return (
+        f"in none of the last {steps} steps did the returns of any group differ ({', '.join(told)}): "
+        "there is hardly anything to learn from; docs/collapse.md"
+    )
 
 
 def announced(config: Config, kept: Sequence[int], start: int) -> Iterator[str]:
