@@ -111,7 +111,7 @@ def _overview() -> Parser:
         prog="ragen",
         usage="ragen COMMAND …  (ragen COMMAND --help)",
         description="Train and study language-model agents by multi-turn reinforcement learning (StarPO, StarPO-S).",
-        epilog=f"commands:\n{lines}\n\nfirst steps: ragen train bandit-starpo-s-grpo-small",
+        epilog=f"commands:\n{lines}\n\nfirst steps: ragen train bandit-starpo-s-grpo-tiny, then …-small (SmolLM2-135M)",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

@@ -269,7 +269,7 @@ class RunConfig(Settings):
     root: str = Field("runs", description="where run directories are made")
     name: str = Field("", description="name of the run directory; empty = preset, seed and time")
     checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
-    keep: int = Field(2, ge=1, description="checkpoints kept")
+    keep: int = Field(2, ge=1, description="checkpoints kept; with rollbacks, of the scheduled ones")
     trajectories_every: int = Field(1, ge=0, description="steps between stored trajectories; 0 = none")
     threads: int = Field(
         0, ge=0, le=1024, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice"

@@ -119,12 +119,13 @@ def roll_back(s: Session, target: int, signals: Signals, listener: Listener) -> 
     number = s.carried.rollbacks + 1
     abandoned = [row for row in s.run.metrics() if row["step"] > target]
     config = after_rollbacks(s.run.config, number)
-    rate, value = config.optim.learning_rate, config.filter.value
+    rate = config.optim.learning_rate
+    changed = {} if config.echo_trap.filter_value is None else {"filter_value": config.filter.value}
     at = abandoned[-1]["step"]
     fired = (signals.fired if signals.warning == at else ()) + (("collapse",) if signals.collapsed == at else ())
     event = {"rollback": number, "at_step": at, "to_step": target, "fired": fired}
-    s.run.write_rollback(number, event | {"learning_rate": rate, "filter_value": value}, abandoned)
-    filtered = "" if config.echo_trap.filter_value is None else f", filter.value {value:g}"
+    s.run.write_rollback(number, event | {"learning_rate": rate} | changed, abandoned)
+    filtered = "".join(f", filter.value {x:g}" for x in changed.values())
     listener.on_message(f"rollback {number}: back to step {target}, learning rate {rate:g}{filtered}")
     listener.on_phase("train", s.config.steps - target)
     return s.returned_to(target, number)
