@@ -150,6 +150,7 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "entropies": c.entropies,
         "text": c.text,
         "stop": c.stop,
+        **({"untold_tokens": c.untold_tokens} if c.untold_tokens else {}),
         "actions": turn.actions,
         "valid": turn.valid,
         "reward": turn.reward,
@@ -185,6 +186,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         entropies=_floats(record["entropies"]),
         text=record["text"],
         stop=StopReason(record["stop"]),
+        untold_tokens=record.get("untold_tokens", 0),
     )
     return Turn(
         prompt_ids=tuple(record["prompt_ids"]),
