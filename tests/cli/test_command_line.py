@@ -18,6 +18,7 @@ LIGHT = [
     ["--version"],
     ["train", "--help"],
     ["eval", "--help"],
+    ["compare", "--help"],
     ["doctor", "--help"],
     ["envs"],
     ["envs", "sokoban"],

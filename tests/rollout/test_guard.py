@@ -13,9 +13,9 @@ from ragen.envs.guard import Guarded, guarded
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import EnvironmentFault
 from ragen.rewards import process_rewards
+from ragen.rollout.contexts import TokenContext
 from ragen.rollout.demonstrations import demonstrate, optimal_player, play, random_player
 from ragen.rollout.instances import check_start, content_of, evaluation_specs, started
-from ragen.rollout.contexts import TokenContext
 from ragen.rollout.runner import EpisodeRunner, Rules
 from ragen.rollout.shaping import Shaping
 from ragen.seeding import generator

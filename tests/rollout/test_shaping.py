@@ -11,8 +11,8 @@ from ragen.envs.sokoban import SokobanEnv
 from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
 from ragen.errors import ConfigError
 from ragen.rewards import ProcessReward, Reasoning, process_rewards
-from ragen.rollout.demonstrations import demonstrate, optimal_player
 from ragen.rollout.contexts import TokenContext
+from ragen.rollout.demonstrations import demonstrate, optimal_player
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.rollout.segments import segments
 from ragen.rollout.shaping import Shaping

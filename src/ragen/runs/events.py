@@ -116,7 +116,7 @@ def read_trajectories(path: Path) -> Iterator[StoredTrajectory]:
     """Read back what ``write_trajectories`` wrote: ids and floats exactly (a recorded NaN stays NaN)."""
     for record in read_lines(path):
         try:
-            yield _restored(record)
+            yield restored(record)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"'{path}' does not hold trajectories of this version of RAGEN ({error!r})") from None
 
@@ -164,7 +164,8 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _restored(record: Mapping[str, Any]) -> StoredTrajectory:
+def restored(record: Mapping[str, Any]) -> StoredTrajectory:
+    """A trajectory from its record; KeyError, TypeError or ValueError where it is none."""
     trajectory = Trajectory(
         env=record["env"],
         instance_seed=record["instance_seed"],
