@@ -19,6 +19,7 @@ LIGHT = [
     ["train", "--help"],
     ["eval", "--help"],
     ["compare", "--help"],
+    ["serve", "--help"],
     ["doctor", "--help"],
     ["envs"],
     ["envs", "sokoban"],
