@@ -27,6 +27,7 @@ CORPUS = [
 ] * 3
 
 MakeTokenizer = Callable[..., Any]
+SaveLlama = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +75,25 @@ def chatml_tokenizer(make_tokenizer: MakeTokenizer) -> Any:
     """ChatML with ``<|endoftext|>`` as a second end token; pad is the end of turn (case A6)."""
     specials = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
     return make_tokenizer(CHATML, specials, bos="<|im_start|>", eos="<|endoftext|>", pad="<|im_end|>")
+
+
+@pytest.fixture(scope="session")
+def save_llama() -> SaveLlama:
+    """``save_llama(folder, tokenizer, **sizes)``: write a random Llama of these sizes and its tokenizer into ``folder``."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    def save(folder: Path, tokenizer: Any, **sizes: Any) -> Path:
+        few = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "max_position_embeddings": 512}
+        heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **few | heads | sizes))
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return save
 
 
 @pytest.fixture

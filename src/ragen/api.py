@@ -160,6 +160,10 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
     home = path.parent.parent
     if (path / "config.json").is_file() and (home / "config.yaml").is_file():
         return path, RunDirectory.open(home).config
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise ModelError(
+            f"'{model}' is a directory without a model (no config.json); nor is it a run: {_near_run(path, Path(root))}"
+        )
     try:
         return resolve_model(str(model)), None
     except ModelError as error:

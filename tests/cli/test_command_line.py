@@ -76,6 +76,25 @@ def test_the_overview_names_every_command(capsys):
         (["train", "bandit-starpo-grpo", "--loss.clip_hihg", "1"], "did you mean 'loss.clip_high'"),
         (["train", "bandit-starpo-grpo", "--resume", "x"], "not both"),
         (["train", "--resume", "no-such-run"], "not a run directory"),
+        (["train", "bandit"], "'bandit' is an environment: its presets are bandit-starpo-ppo, "),
+        (["train", "filter"], "'filter' is a study, a grid of runs: `ragen study run filter`"),
+        (["warmup", "filter"], "`ragen study run filter`"),
+        (["eval", "tiny", "--preset", "filter"], "`ragen study run filter`"),
+        (["presets", "filter"], "`ragen study run filter`"),
+        (["train", "mine.py:Parity"], "--env FILE.py:Class"),
+        (["train", "."], "'.' is a directory"),
+        (["train", "zzz"], "unknown preset 'zzz': `ragen presets` lists all (a preset is"),
+        (["train", "bandit-starpo-grpo", "--resum", "x"], "unknown option '--resum': did you mean '--resume'"),
+        (["train", "--helpp"], "did you mean '--help'"),
+        (["train", "bandit-starpo-grpo", "--preset", "x"], "preset is no setting"),
+        (["train", "bandit-starpo-grpo", "-steps", "2"], "behind two dashes"),
+        (["study", "run", "bandit-starpo-grpo"], "is a preset, the settings of one run: `ragen train bandit-starpo-grpo`"),
+        (["--versoin"], "did you mean '--version'"),
+        (["help"], "did you mean '--help'"),
+        (["play"], "ENV (an environment preset (`ragen envs`), or FILE.py:Class)"),
+        (["plot"], "RUN (run directories, or their names under runs/)"),
+        (["runs", "nowhere"], "there is no directory 'nowhere'"),
+        (["eval", "."], "'.' is a directory without a model (no config.json); nor is it a run"),
         (["show", "no-such-run"], "not a run directory"),
         (["show"], "RUN"),
         (["show", "x", "--step", "many"], "--step"),
@@ -98,6 +117,56 @@ def test_a_mistake_ends_in_one_message_without_a_trace_and_status_2(words, said,
     assert said in captured.err
     assert "Traceback" not in captured.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["train", "grid.yaml"],
+            "grid.yaml is a study, a grid of runs, not the settings of one: `ragen study run grid.yaml`",
+        ),
+        (["warmup", "grid.yaml"], "`ragen study run grid.yaml`"),
+        (["presets", "grid.yaml"], "`ragen study run grid.yaml`"),
+        (["eval", "tiny", "--preset", "grid.yaml"], "`ragen study run grid.yaml`"),
+        *(
+            (
+                ["study", action, "one.yaml"],
+                "one run, not a study, which has axes and sizes (docs/studies.md): `ragen train one.yaml`",
+            )
+            for action in ("run", "report", "list")
+        ),
+        (["study", "run", "dotted.yaml"], "`ragen train dotted.yaml`"),
+        (["study", "run", "half.yaml"], "setting 'question' is missing"),
+        (["train", "one"], "did you mean the file 'one.yaml'?"),
+        (["train", "ones.yaml"], "did you mean 'one.yaml'?"),
+        (["study", "run", "gird.yaml"], "did you mean 'grid.yaml'?"),
+        (["train", "old"], "'old' is a run: go on with it (`ragen train --resume old`)"),
+        (["runs", "old"], "'old' is a run itself: `ragen show old`"),
+        (["runs", "."], "lists"),
+        (["runs", "outer"], "there are no runs in 'outer': did you mean 'outer/inner'?"),
+    ],
+)
+def test_a_file_or_folder_of_another_kind_is_named_with_the_command_for_it(words, said, capsys, tmp_path, monkeypatch):
+    from ragen.studies.schema import load_study
+
+    monkeypatch.chdir(tmp_path)
+    assert load_study("filter").axes
+    library = Path(__file__).parents[2] / "src" / "ragen" / "studies" / "library"
+    (tmp_path / "grid.yaml").write_text((library / "filter.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "one.yaml").write_text("preset: bandit-starpo-s-grpo-tiny\nsteps: 2\n")
+    (tmp_path / "dotted.yaml").write_text("rollout.groups: 2\n")
+    (tmp_path / "half.yaml").write_text("title: A study\nsettings: {steps: 2}\n")
+    for run in ("old", "outer/inner/new"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "config.yaml").write_text("")
+    status = main(words)
+    captured = capsys.readouterr()
+    if words == ["runs", "."]:
+        assert (status, "old" in captured.out) == (0, True)
+    else:
+        assert status == 2
+        assert said in captured.err
 
 
 def test_nothing_at_all_shows_the_overview_and_fails(capsys):

@@ -64,6 +64,33 @@ def test_every_value_lies_inside_its_panel_and_the_title_names_the_run(root, mon
     assert figure.get_suptitle() == "bandit · tiny · StarPO-S (grpo) · seed 0"
 
 
+SERIES = {  # of four steps
+    "nearly level": [5.70, 5.68, 5.69, 5.69],
+    "level": [5.7] * 4,
+    "a spike": [0.03, 0.04, 3.0, 0.05],
+    "zero": [0.0] * 4,
+    "falling": [4.0, 2.0, 1.0, 0.5],
+    "with a gap": [2.0, float("nan"), 1.9, 2.1],
+}
+
+
+@pytest.mark.parametrize("second", [None, *SERIES])
+@pytest.mark.parametrize("series", SERIES)
+def test_no_point_of_any_panel_touches_the_upper_frame(root, monkeypatch, series, second):
+    for name in filter(None, (series, second and f"{second} too")):
+        run = make(root, name.replace(" ", "_"), steps=0, evaluations=())
+        for step, value in enumerate(SERIES[name.removesuffix(" too")], 1):
+            shares = {"rollout/success": value / 6, "rollout/return_mean": value - 3}
+            run.append_metrics(step, {**shares, "rollout/return_std": value, "rollout/entropy": value})
+    figure = panels_of(monkeypatch, *sorted(path.name for path in root.iterdir()))
+    for axis in figure.axes:
+        low, high = axis.get_ylim()
+        points = [y for line in axis.get_lines() for y in line.get_ydata() if y == y]
+        assert points
+        assert low <= min(points)
+        assert max(points) < high - 0.04 * (high - low), axis.get_title()
+
+
 def test_before_and_after_differ_by_their_marks_and_runs_by_their_colours(root, monkeypatch):
     make(root, "one")
     make(root, "two")

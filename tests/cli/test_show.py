@@ -80,6 +80,26 @@ def test_without_a_choice_the_last_step_and_a_few(run, capsys):
     assert "not trained (filtered out)" in text
 
 
+def test_what_was_trained_on_comes_first_unless_another_order_is_asked_for(run, capsys):
+    groups = [Group(6 + g, (member(0, g), member(1, g))) for g in range(3)]
+    run.write_trajectories(3, groups, [], {(7, 0): (0.5, -0.5), (8, 1): (0.1, 0.1)})
+    assert main(["show", str(run.path), "--json", "--limit", "0"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(r["group"], r["member"]) for r in records] == [(7, 0), (8, 1), (6, 0), (6, 1), (7, 1), (8, 0)]
+    assert main(["show", str(run.path), "--limit", "3"]) == 0
+    text = capsys.readouterr().out
+    assert "6 trajectories, 2 of them trained on, those first" in text
+    assert main(["show", str(run.path), "--step", "2", "--limit", "1"]) == 0
+    assert "6 trajectories, none of them trained on\n" in capsys.readouterr().out
+    titles = [line for line in text.splitlines() if line.startswith("──")]
+    assert ["not trained on" in line for line in titles] == [False, False, True]
+    for word, order in (("--best", "highest return first"), ("--worst", "lowest return first")):
+        assert main(["show", str(run.path), word]) == 0
+        text = capsys.readouterr().out
+        assert f"2 of them trained on, {order}" in text
+        assert text.count("not trained on") == 4
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -29,27 +29,10 @@ SMALL = [
 
 
 @pytest.fixture(scope="module")
-def make_model(make_tokenizer, tmp_path_factory):
-    torch = pytest.importorskip("torch")
-    from transformers import LlamaConfig, LlamaForCausalLM
-
+def make_model(make_tokenizer, save_llama, tmp_path_factory):
     def make(template):
-        folder = tmp_path_factory.mktemp("model")
         tokenizer = make_tokenizer(template, ["<|im_start|>", "<|im_end|>"], eos="<|im_end|>")
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            max_position_embeddings=512,
-            tie_word_embeddings=True,
-        )
-        LlamaForCausalLM(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        return folder
+        return save_llama(tmp_path_factory.mktemp("model"), tokenizer, num_hidden_layers=1)
 
     return make
 

@@ -155,11 +155,42 @@ def test_what_cannot_be_used_says_why_and_what_to_do(source: Any, settings: dict
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("no.py:Parity", r"there is no file"),
-        ("parity.py:Party", r"did you mean 'Parity'"),
-        ("parity.py:", r"no place from which"),
-        (":Parity", r"no place from which"),
-        ("no_such_module:Parity", r"No module named 'no_such_module'"),
+        ("parit.py:Parity", r"^there is no file '/.*/parit\.py': did you mean 'parity\.py'\?$"),
+        ("sub/parity.py:Parity", r"^there is no folder '/.*/sub'$"),
+        ("empty/parity.py:Parity", r"^there is no file '/.*/empty/parity\.py': its folder holds no Python file$"),
+        ("parity.py:Party", r"^'/.*/parity\.py' has no 'Party': did you mean 'Parity'\?$"),
+        ("parity.py:parity", r"has no 'parity': did you mean 'Parity'\?$"),
+        ("parity.py:Zzz", r"has no 'Zzz': known: Parity$"),
+        ("parity.py:Inside.Dep", r"has no 'Inside\.Dep': did you mean 'Deep'\?$"),
+        ("neighbour.py:Parity", r"has no 'Parity': nor a class that extends ragen\.Environment$"),
+        ("parity.py:Inside", r"has a class 'Inside', but it does not extend ragen\.Environment; these do: Parity$"),
+        ("parity.py", r"name the class as well, parity\.py:ParitySettings or parity\.py:Parity$"),
+        ("parity.py:", r"name the class as well, /.*/parity\.py:ParitySettings or /.*/parity\.py:Parity$"),
+        *(
+            (wrong, r"did you mean '(/.*/)?parity\.py:Parity'\?$")
+            for wrong in (
+                "parity.pyParity",
+                "parity.py Parity",
+                "./parity.py/Parity",
+                "parity.py.Party",
+                "parity.py::Parity",
+                "parity.py:Parity:",
+                "parity.Parity",
+            )
+        ),
+        ("parit.py", r"there is no file 'parit\.py': did you mean 'parity\.py'\?$"),
+        (":Parity", r"a class in a file is written FILE\.py:Parity$"),
+        ("table.csv:Parity", r"'table\.csv' is not a Python file"),
+        ("bandit-starpo-s-grpo", r"that is a training preset; its environment is 'bandit'$"),
+        ("BANDIT", r"did you mean 'bandit'\?$"),
+        ("outside.Parity", r"a class of a module is written outside:Parity$"),
+        ("no_such_module:Parity", r"module 'no_such_module' is not found by Python: A class that was passed by hand"),
+        ("empty.parity:Parity", r"module 'empty\.parity' is not found by Python"),
+        ("folder.inside:Parity", r"did you mean 'folder/inside\.py:Parity'\?$"),
+        (
+            "needing.py:Parity",
+            r"^'/.*/needing\.py' cannot be loaded: ModuleNotFoundError: No module named 'nosuch' \(.*line 2\)$",
+        ),
         ("__main__:Parity", r"passed by hand.*ragen\.evaluate\(run, env=Parity\).*--env FILE\.py:Parity"),
         ("tests.test_x:test.<locals>.Parity", r"passed by hand"),
         ("broken.py:Parity", r"cannot be loaded: SyntaxError"),
@@ -171,6 +202,11 @@ def test_a_place_that_leads_nowhere_says_so(name: str, words: str, parity: Path,
     monkeypatch.chdir(parity.parent)
     Path("broken.py").write_text("class Parity(\n")
     Path("raising.py").write_text("1 / 0\n")
+    Path("needing.py").write_text("import sys\nimport nosuch\n")
+    Path("table.csv").write_text("1\n")
+    for folder in ("empty", "folder"):
+        Path(folder).mkdir()
+    Path("folder/inside.py").write_text("class Parity: pass\n")
     with pytest.raises(ConfigError, match=words):
         find_environment({"name": name})
 

@@ -1,14 +1,20 @@
 """A cache that all tests of the loops share: the tiny model is made and warmed up once."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ragen.envs import Environment, EnvSettings, Step
+from ragen.models import tiny
 
 
 @pytest.fixture(scope="session")
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all tests of the loops; the worker processes of pytest-xdist share it."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return tmp_path_factory.getbasetemp().parent / "ragen-cache"
     return tmp_path_factory.mktemp("cache")
 
 
@@ -16,6 +22,14 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RAGEN_CACHE", str(session_cache))
     return session_cache
+
+
+@pytest.fixture(scope="session")
+def mini(save_llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with the tokenizer of ``tiny`` and a tenth of its work: for tests of the loops that need not learn."""
+    return save_llama(
+        tmp_path_factory.mktemp("mini"), tiny.build_tokenizer(tiny.texts()), hidden_size=64, intermediate_size=128
+    )
 
 
 class OneWord(Environment):

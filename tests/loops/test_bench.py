@@ -16,25 +16,9 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def folder(make_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    path = tmp_path_factory.mktemp("model")
+def folder(make_tokenizer: Any, save_llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = make_tokenizer("{{ messages }}", ["<|im_end|>"], eos="<|im_end|>")
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-    )
-    LlamaForCausalLM(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return save_llama(tmp_path_factory.mktemp("model"), tokenizer, max_position_embeddings=64, intermediate_size=24)
 
 
 def test_a_step_samples_and_trains_exactly_what_was_asked(folder: Path) -> None:

@@ -15,7 +15,7 @@ from ragen.envs import Step
 from ragen.envs.bandit import Bandit
 from ragen.errors import ConfigError
 from ragen.loops.demonstrations import imitation_coef, mixed_specs
-from ragen.loops.loss_checks import check_loss, needs_reference
+from ragen.loops.loss_checks import loss_problems, needs_reference
 from ragen.loops.plan import plan_session
 from ragen.loops.session import loss_settings
 from ragen.runs.events import read_trajectories
@@ -80,9 +80,9 @@ def test_contradictions_are_refused_before_a_model_is_loaded(overrides: Mapping[
 @pytest.mark.parametrize("name", sorted(losses))
 def test_every_registered_loss_has_settings_that_are_accepted(name: str) -> None:
     needs = losses.get(name).needs
-    check_loss(config(**{"loss.name": name}) if "advantages" in needs else with_loss(name))
+    assert not list(loss_problems(config(**{"loss.name": name}) if "advantages" in needs else with_loss(name)))
     if "units" in needs:
-        check_loss(config(**{"loss.name": name, "loss.ratio_unit": "turn", "loss.tis_cap": 2.0}))
+        assert not list(loss_problems(config(**{"loss.name": name, "loss.ratio_unit": "turn", "loss.tis_cap": 2.0})))
     assert set(losses.get(name).settings) <= set(config().loss.model_dump())
 
 
@@ -112,7 +112,7 @@ def test_mu_goes_from_start_to_end_and_demonstrations_are_fresh_each_step() -> N
 
 
 def test_with_a_threshold_one_member_is_enough() -> None:
-    check_loss(with_loss("sft", **{"rollout.members": 1, "loss.return_threshold": 0.5}))
+    assert not list(loss_problems(with_loss("sft", **{"rollout.members": 1, "loss.return_threshold": 0.5})))
 
 
 def test_a_reference_is_loaded_for_a_kl_term_and_for_losses_that_compare_with_it() -> None:

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 from tests.loops.conftest import OneWord
+from torch import Tensor
 
 import ragen
-from ragen.algos.advantages import advantages
+from ragen.algos.advantages import advantages, register_advantage
+from ragen.algos.credit import Credit
+from ragen.algos.losses import LossTerms, losses, register_loss
 from ragen.config import load_config
 from ragen.config.schema import AdvantageConfig
 from ragen.envs import Observation
@@ -97,3 +100,33 @@ def test_another_rule_than_the_preset_s_begins_with_its_own_settings(name: str) 
     config = load_config("frozen_lake-starpo-s-grpo-tiny", {"advantage.name": name, "eval.episodes": 0})
     assert config.advantage.normalize_std is (name != "grpo")
     plan_session(config, env=None)
+
+
+@pytest.mark.parametrize("section", ["advantage", "loss"])
+def test_a_rule_of_ones_own_with_another_default_than_its_section_is_not_overruled_in_silence(section: str) -> None:
+    def credit(rewards: Tensor, mask: Tensor, *, gamma: float = 0.9) -> Credit:
+        raise NotImplementedError
+
+    def loss(advantages: Tensor, weights: Tensor, *, clip_high: float = 0.5) -> LossTerms:
+        raise NotImplementedError
+
+    key, own, begins = ("gamma", 0.9, 1.0) if section == "advantage" else ("clip_high", 0.5, 0.2)
+    name = f"another_default_{section}"
+    registry: Any = advantages if section == "advantage" else losses
+    (register_advantage(name)(credit) if section == "advantage" else register_loss(name)(loss))
+    try:
+        settings = {"eval.episodes": 0, f"{section}.name": name}
+        with pytest.raises(ConfigError, match=rf"{section}\.{key} is {begins} where it is not set.*has {own} in its sig"):
+            plan_session(load_config({}, settings), env=None)
+        for value in (own, begins):
+            plan_session(load_config({}, settings | {f"{section}.{key}": value}), env=None)
+    finally:
+        del registry._items[name]
+
+
+def test_problems_of_loss_and_advantage_rule_are_told_at_once() -> None:
+    wrong = {"rollout.members": 1, "loss.beta": 0.3, "optim.critic": "separate", "advantage.lam": 0.9}
+    with pytest.raises(ConfigError) as error:
+        plan_session(load_config("bandit-starpo-grpo", BASE | wrong), env=None)
+    for word in ("loss.beta is 0.3", "rollout.members is 1", "optim.critic is separate", "advantage.lam is 0.9"):
+        assert word in str(error.value)

@@ -18,20 +18,19 @@ from ragen.errors import CheckpointError
 from ragen.runs.directory import RunDirectory
 
 SMALL = {
-    "model.name": "tiny",
     "model.dtype": "float32",
     "env.max_turns": 2,
     "warmup.data": "format",
-    "warmup.demonstrations": 256,
+    "warmup.demonstrations": 1024,
     "warmup.batch": 32,
     "warmup.epochs": 2,
-    "warmup.learning_rate": 2e-3,
+    "warmup.learning_rate": 4e-3,
     "rollout.groups": 3,
     "rollout.members": 4,
     "rollout.max_new_tokens": 32,
     "optim.trajectories": 5,
     "optim.online_k": 2,
-    "optim.learning_rate": 1e-3,
+    "optim.learning_rate": 3e-4,
     "eval.episodes": 0,
     "steps": 4,
 }
@@ -67,6 +66,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "optim.learning_rate": 1e-4,
     },
 }
+
+
+@pytest.fixture(autouse=True)
+def small_model(mini: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SMALL, "model.name", str(mini))
 
 
 def settings(root: Path, name: str, **more: Any) -> dict[str, Any]:

@@ -103,12 +103,37 @@ def test_a_study_that_fails_tells_where_and_ends_with_1(tmp_path, monkeypatch, c
     monkeypatch.setattr(runner, "start_process", start)
     monkeypatch.setattr(runner, "POLL_S", 0.0)
     (tmp_path / "two.yaml").write_text(SMALL)
-    assert main(["study", "run", "two.yaml", "--seeds", "1", "--root", "else where"]) == 1
+    assert main(["study", "run", "two.yaml", "--seeds", "1", "--root", "else where", "--workers", "2"]) == 1
     said = capsys.readouterr().out
     again = "ragen study run two.yaml --size tiny --seeds 1 --root 'else where'"
-    assert said.endswith(f"again:  {again}\n")
+    assert said.endswith(f"again:  {again} --workers 2\n")
     assert main(["study", "report", "two.yaml", "--seeds", "1", "--root", "else where"]) == 2
     assert again in capsys.readouterr().err
     assert said.count("no model") == 4  # while it runs, and at the end
     assert "2 failed" in said
     assert "else where/logs/bandit-starpo-grpo-seed0" in said
+
+
+def test_what_goes_on_is_the_command_that_was_given(tmp_path, monkeypatch, capsys):
+    """Every option of ``run``, whatever it is called, stands in the line that a stopped study prints."""
+    import argparse
+    import shlex
+
+    from ragen.cli import study
+    from ragen.cli.arguments import Parser
+    from ragen.studies import runner
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "run_study", lambda *_, **__: runner.StudyResult((), (), (), interrupted=True))
+    (tmp_path / "two.yaml").write_text(SMALL.replace("seeds: 2", "seeds: 2\n  other: {preset: bandit-starpo-grpo-tiny}"))
+    parser = Parser()
+    study.configure(parser)
+    (actions,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    options = {action.option_strings[0] for action in actions.choices["run"]._actions if action.option_strings} - {"-h"}
+    given = {"--size": "other", "--seeds": "1", "--root": "else where", "--workers": "3"}
+    assert set(given) == options
+    words = ["study", "run", "two.yaml", *(word for pair in given.items() for word in pair)]
+    assert main(words) == 130
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("go on:"))
+    again = shlex.split(line.removeprefix("go on:"))[1:]
+    assert parser.parse_args(again[1:]) == parser.parse_args(words[1:])

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from ragen.registry import Registry
 
+OWN = "its module is imported, or the package that names it as an entry point is installed (docs/rules/README.md)"
+"""What makes a rule of a user's own known."""
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +38,15 @@ class Rule(Generic[T]):
             raise ValueError(f"{getattr(self.compute, '__name__', 'the rule')} needs {', '.join(missing)}")
         own = {name: settings[name] for name in self.settings if name in settings}
         return self.compute(*(arrays[name] for name in self.needs), **own)
+
+    def defaults(self) -> dict[str, Any]:
+        """The defaults that its signature gives its settings."""
+        parameters = inspect.signature(self.compute).parameters
+        return {
+            name: parameters[name].default
+            for name in self.settings
+            if parameters[name].default is not inspect.Parameter.empty
+        }
 
 
 def registered(registry: Registry[Rule[T]], name: str, *traits: str) -> Callable[[F], F]:

@@ -2,8 +2,9 @@
 
 import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +17,14 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose complaints are ConfigErrors, so that all of them look the same."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the complaint with where to look."""
+        """Raise the complaint with what was asked for and where to look."""
+        start, required, missing = message.partition("arguments are required: ")
+        if required:
+            about = {str(action.metavar): action.help for action in self._actions}
+            told = (f"{name} ({about[name]})" if about.get(name) else name for name in missing.split(", "))
+            message = f"{start}{required}{', '.join(told)}"
+        if message.startswith("unrecognized arguments: -"):
+            message += "; the name of a setting stands behind two dashes: --section.key VALUE"
         raise ConfigError(f"{message} (see: {self.prog} --help)")
 
 
@@ -50,6 +58,17 @@ def split_overrides(words: Sequence[str], options: Mapping[str, bool]) -> tuple[
         else:
             own.append(word)
     return own, overrides
+
+
+def refuse_mistyped(overrides: Sequence[str], options: Iterable[str]) -> None:
+    """Raise ConfigError where an override is no setting but nearly one of the subcommand's own ``options``."""
+    from ragen.config.paths import fields
+
+    for word in overrides:
+        name = word.partition("=")[0]
+        close = get_close_matches(name, [option for option in options if option.startswith("--")], n=1, cutoff=0.8)
+        if close and "." not in name and not any(key.split(".")[0] == name[2:] for key in fields()):
+            raise ConfigError(f"unknown option '{name}': did you mean '{close[0]}'?")
 
 
 def positive(text: str) -> int:

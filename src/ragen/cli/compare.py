@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, writable_file
 from ragen.cli.evaluate import add_evaluation_options, evaluation_words
+from ragen.cli.sources import check_source
 
 if TYPE_CHECKING:
     from ragen.comparing import Compared
@@ -38,6 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Evaluate what is not evaluated yet, and print the comparison."""
     refuse_model(overrides, "one of the arguments")
+    if args.preset is not None:
+        check_source(args.preset)
     table = writable_file("--csv", args.csv) if args.csv else None
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
     from ragen.comparing import compare

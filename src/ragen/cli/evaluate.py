@@ -8,6 +8,7 @@ from typing import Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, writable_file
+from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
 from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
 
@@ -68,6 +69,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     refuse_model(overrides, f"the first argument ({args.model})" if endpoint is None else f"--model ({args.api_model})")
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
     words = evaluation_words(args, overrides)
+    if args.preset is not None:
+        check_source(args.preset)
     from ragen.api import evaluate, evaluate_api
     from ragen.runs.listening import listening
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from ragen.cli.arguments import Parser, options_of, split_overrides
+from ragen.cli.arguments import Parser, options_of, refuse_mistyped, split_overrides
 from ragen.errors import RagenError
 from ragen.registry import nearest
 
@@ -98,7 +98,9 @@ def _dispatch(words: list[str]) -> int:
     overrides: list[str] = []
     if module.OVERRIDES is not None:
         parser.epilog = module.OVERRIDES
-        own, overrides = split_overrides(own, options_of(parser))
+        options = options_of(parser)
+        own, overrides = split_overrides(own, options)
+        refuse_mistyped(overrides, options)
     args = parser.parse_args(own)
     return int(module.run(args, overrides))
 
@@ -115,7 +117,7 @@ def _overview() -> Parser:
 
 
 def _overview_error(name: str) -> None:
-    _overview().error(f"unknown command '{name}': {nearest(name, list(COMMANDS))}")
+    _overview().error(f"unknown command '{name}': {nearest(name, [*COMMANDS, '--help', '--version'])}")
 
 
 if __name__ == "__main__":

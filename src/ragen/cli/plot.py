@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 OVERRIDES: str | None = None
 FORMATS = (".png", ".svg", ".pdf")
+MARGIN = 0.1  # of the height, above the highest point
 CURVES = (  # metric, title, lowest possible value
     ("rollout/success", "success", 0.0),
     ("rollout/return_mean", "mean return", None),
@@ -60,13 +61,15 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
         panel.set_title(title, fontsize=10)
         panel.set_xlabel("step")
         panel.grid(alpha=0.3)
-        panel.margins(y=0.1)
+        panel.margins(y=MARGIN)
         panel.locator_params(axis="x", integer=True)
     for number, one in enumerate(runs):
         _draw_run(panels, one, f"C{number}", label=one.path.name)
     for panel, (_, _, floor) in zip(panels, CURVES, strict=True):
-        if floor is not None:
-            panel.set_ylim(bottom=floor)
+        if floor is not None:  # a margin of the panel's height, not of the curve's own range
+            highest = panel.dataLim.y1
+            known = math.isfinite(highest) and highest > floor
+            panel.set_ylim(floor, floor + (1 + MARGIN) * (highest - floor) if known else None)
     panels[0].set_ylim(0, 1.05)
     handles, labels = panels[0].get_legend_handles_labels()
     named = dict(zip(labels, handles, strict=True))  # "evaluation before" and "after" once, whatever the number of runs

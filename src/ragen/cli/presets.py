@@ -4,6 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from ragen.cli.sources import check_source
+
 OVERRIDES: str | None = None
 _METHODS = {
     "starpo-ppo": "PPO with a critic, all groups train",
@@ -34,6 +36,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         sys.stdout.write("\n".join(preset_names([args.name])) + "\n")
         return 0
     if args.name:
+        check_source(args.name)
         sys.stdout.write(dump_yaml(load_config(args.name).model_dump(mode="json")))
         return 0
     for title, words in (("method", _METHODS), ("size", _SIZES)):

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     root = Path(args.root)
     found = [path.parent for path in root.glob("*/config.yaml")] if root.is_dir() else []
     if not found:
-        raise CheckpointError(f"there are no runs in '{root}': name another directory, or start one with `ragen train`")
+        raise CheckpointError(_nothing_in(root))
     rows: list[tuple[str, ...]] = [TITLES]
     for path in sorted(found, key=_last_time):
         try:
@@ -42,6 +42,16 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows)
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def _nothing_in(root: Path) -> str:
+    if (root / "config.yaml").is_file():
+        return f"'{root}' is a run itself: `ragen show {root}`, or list those beside it (`ragen runs {root.parent}`)"
+    if not root.is_dir():
+        return f"there is no directory '{root}': name the one that holds the runs, or start one with `ragen train`"
+    below = sorted({path.parent.parent for path in root.glob("*/*/config.yaml")})
+    beside = f"did you mean '{below[0]}'?" if below else "name another directory, or start one with `ragen train`"
+    return f"there are no runs in '{root}': {beside}"
 
 
 def _row(run: "RunDirectory") -> tuple[str, ...]:

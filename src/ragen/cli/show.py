@@ -1,4 +1,4 @@
-"""Print stored trajectories of a run: trained tokens marked, reward, penalty and advantage of each turn."""
+"""Print stored trajectories of a run, those trained on first: trained tokens marked, reward and credit of each turn."""
 
 import argparse
 import sys
@@ -50,7 +50,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
     decode = decoder(_tokenizer_home(opened))
     console = reading_console()
-    title = f"{opened.path} · step {step} · {len(stored)} trajectories"
+    trained = sum(item.trained for item in stored)
+    counted = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
+    title = f"{opened.path} · step {step} · {len(stored)} trajectories, {counted}"
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     show_trajectories(chosen, console, decode, limit=args.limit or None, groups_a_step=a_step)
     return 0
@@ -80,7 +82,13 @@ def _chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Na
         )
     if args.best or args.worst:
         chosen.sort(key=lambda item: item.trajectory.total_return, reverse=args.best)
+    else:
+        chosen.sort(key=lambda item: not item.trained)
     return chosen
+
+
+def _order(args: argparse.Namespace) -> str:
+    return ", highest return first" if args.best else ", lowest return first" if args.worst else ", those first"
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -106,7 +106,7 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     sys.stdout.write(_heading(plan) + "\n")
     with StudyConsole() as console:
         result = run_study(plan, Place(Path(args.root)), console, workers=workers, threads=max(1, cores // workers))
-    again, report = (command(plan, action, Path(args.root)) for action in ("run", "report"))
+    again, report = command(plan, "run", Path(args.root), args.workers), command(plan, "report", Path(args.root))
     counts = {"done": len(result.done), "failed": len(result.failed), "in another process": len(result.busy)}
     counts["not done"] = len(plan.runs()) - sum(counts.values())
     sys.stdout.write(f"{len(plan.runs())} runs: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n) + "\n")

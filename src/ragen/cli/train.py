@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
+from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = _ABOUT
@@ -37,6 +38,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         resume, label = find_run(args.resume), None
         config = stored_config(resume, overrides)
     else:
+        check_source(args.source)
         resume, label = None, Path(args.source).stem
         config = load_config(args.source, overrides)
     for env in (config.env, *({"name": name} for name in config.eval.also)):

@@ -1,12 +1,14 @@
 """Teach a model the reply format (or best play) on demonstrations made by the environment; kept in the cache."""
 
 import argparse
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import writable
+from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = (
@@ -26,6 +28,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Warm up and say where the model is."""
     from ragen.config import load_config
 
+    check_source(args.source)
     config = load_config(args.source, overrides)
     if config.warmup.data == "none":
         raise ConfigError("warmup.data is 'none': choose --warmup.data format (random valid play) or oracle (best play)")
@@ -44,5 +47,6 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     if out is not None:
         shutil.copytree(path, out, dirs_exist_ok=True)
         path = out
-    sys.stdout.write(f"model: {path}\nlook:  ragen eval {path} --env {world.name}\n")
+    look = ["ragen", "eval", str(path), "--env", str(world.spec["name"])]
+    sys.stdout.write(f"model: {path}\nlook:  {shlex.join(look)}\n")
     return 0

@@ -50,8 +50,9 @@ Environments have settings of their own (`--env.name value`): `ragen envs NAME` 
 A file may begin with `preset: NAME`; its own lines are laid over the preset. `--env NAME`, `--model NAME` and
 `--advantage NAME`, `--loss NAME` are short for `--env.name`, `--model.name`, `--advantage.name`,
 `--loss.name`; in a file, `env: NAME` and so on.
-Another environment or advantage rule than the preset's begins with its own settings. A key in a file may be dotted:
-`rollout.groups: 4`.
+Another environment or advantage rule than the preset's begins with its own settings. Another loss begins with its own clip
+bounds, where they bound something else than the preset's: over a preset with `clip_high: 0.28`, `--loss gspo` has 0.0004 and
+`--loss cispo` 0.28. The rest of the section `loss` stays. A key in a file may be dotted: `rollout.groups: 4`.
 An environment's name may be `FILE.py:Class`, see [environments.md](environments.md#your-own).
 
 `filter.strategy` chooses the groups that train, by the standard deviation of their returns (`filter.metric`: or by the mean

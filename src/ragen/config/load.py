@@ -6,6 +6,7 @@ A preset is named ``<environment>-<method>[-small|-tiny]`` and composed of the Y
 """
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import product
@@ -13,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ragen.config.paths import fields, is_bool, is_text, unknown
-from ragen.config.schema import Config
+from ragen.config.schema import CLIP_BOUNDS, Config
 from ragen.config.settings import validated
-from ragen.config.yaml_text import parse_yaml
+from ragen.config.yaml_text import near_file, parse_yaml
 from ragen.errors import ConfigError, reason
 from ragen.registry import nearest
 
@@ -31,13 +32,17 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     ``source`` is a preset name, a YAML file (which may begin with ``preset: NAME``) or a mapping of the same form.
     ``overrides`` are words, ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]`` with YAML scalars as values, or a
     mapping. In any of them a key may be dotted (``a.b: 1`` is ``a: {b: 1}``), sections are laid over what is there key by
-    key, and another environment or advantage rule than the one below drops that one's own settings. Raises ConfigError with
-    the nearest valid name for an unknown key.
+    key, and another environment or advantage rule than the one below drops that one's own settings, another loss its clip
+    bounds where they bound something else. Raises ConfigError with the nearest valid name for an unknown key.
     """
     pairs = overrides.items() if isinstance(overrides, Mapping) else parse_overrides(overrides)
     values = _laid_over(_source_values(source), _nested(pairs))
     known = fields()
     for key, value in _flat(values, known):
+        if key == "preset":
+            raise ConfigError(
+                "preset is no setting: a preset is what the other settings are laid over, `ragen train PRESET …`"
+            )
         if key not in known:
             raise ConfigError(unknown(key))
         if isinstance(value, bool) and not is_bool(known[key].annotation) and key != "env":
@@ -61,8 +66,8 @@ def preset_values(name: str) -> dict[str, Any]:
     if not mark or not environment or method not in METHODS:
         known = preset_names([environment] if mark and environment else FAMILIES)
         raise ConfigError(
-            f"unknown preset '{name}': {nearest(name, known)} A preset is <environment>-<method>[-small|-tiny] "
-            f"(environments: `ragen envs`; methods: {', '.join(METHODS)}); a file's name ends in .yaml"
+            f"unknown preset '{name}': {nearest(name, known, '`ragen presets`')} (a preset is <environment>-<method>"
+            f"[-small|-tiny]; environments: `ragen envs`; methods: {', '.join(METHODS)}; a file's name ends in .yaml)"
         )
     values: dict[str, Any] = {"env": {"name": environment}}
     for piece in _pieces(environment, method, size):
@@ -154,13 +159,17 @@ def _source_values(source: object) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"cannot read '{path}': {reason(error)}; give a YAML file or a preset name (`ragen presets`)"
+            f"cannot read '{path}': {reason(error)}; {near_file(path)}give a YAML file or a preset name (`ragen presets`)"
         ) from None
     values = parse_yaml(text, str(path))
     if not values:
         raise ConfigError(f"{path} is empty: begin it with a line such as `preset: bandit-starpo-s-grpo-tiny`")
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: settings are a mapping (key: value lines), not a {type(values).__name__}")
+    if {"axes", "sizes"} <= set(values):
+        raise ConfigError(
+            f"{path} is a study, a grid of runs, not the settings of one: `ragen study run {shlex.quote(str(path))}`"
+        )
     return _with_preset(values, str(path))
 
 
@@ -181,16 +190,24 @@ def _with_preset(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``own`` over ``base``; another environment or advantage rule than the base's begins with its own settings."""
-    for section in ("env", "advantage"):
+    """``own`` over ``base``; another environment or advantage rule than the base's begins with its own settings.
+
+    So does another loss with its clip bounds, where they bound something else; the other terms of the objective stay.
+    """
+    for section in ("env", "advantage", "loss"):
         below, above = base.get(section), own.get(section)
-        if (
-            isinstance(below, Mapping)
-            and isinstance(above, Mapping)
-            and above.get("name", below.get("name")) != below.get("name")
-        ):
-            base = {**base, section: {}}
+        if isinstance(below, Mapping) and isinstance(above, Mapping) and "name" in above:
+            base = {**base, section: _still_meant(section, below, above["name"])}
     return _merged(base, own)
+
+
+def _still_meant(section: str, below: Mapping[str, Any], name: Any) -> Mapping[str, Any]:
+    """What of the lower layer's section keeps its meaning where the upper one says ``name``."""
+    before = below.get("name", fields()["env"].default["name"] if section == "env" else fields()[f"{section}.name"].default)
+    if section == "loss":
+        same = CLIP_BOUNDS.get(str(before)) == CLIP_BOUNDS.get(str(name))
+        return below if same else {key: value for key, value in below.items() if key not in ("clip_low", "clip_high")}
+    return below if before == name else {}
 
 
 def _pieces(environment: str, method: str, size: str) -> Iterator[dict[str, Any]]:

@@ -1,15 +1,17 @@
 """Every setting of a run, with the paper's values as defaults (arXiv 2504.20073; ``docs/settings.md`` maps the symbols)."""
 
-import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from ragen.config.collection import CurriculumConfig, ReplayConfig
+from ragen.config.contradictions import contradictions
 from ragen.config.settings import Settings
 from ragen.episode import LARGEST_REWARD
 
 COEF = 1e6  # the weight of a term at most: beyond, float32 overflows in the loss
+CLIP_BOUNDS = {"gspo": (3e-4, 4e-4), "gmpo": (0.4, 0.4)}  # clip_low, clip_high of their sources; other losses have PPO's
 HOTTEST, COLDEST = 100.0, 0.01  # temperatures: logits are divided by them in float32
 
 
@@ -127,6 +129,11 @@ class AdvantageConfig(Settings):
     )
 
 
+def _other_bounds(which: int) -> str:
+    begins = ", ".join(f"{name} {bounds[which]:g}" for name, bounds in CLIP_BOUNDS.items())
+    return f"default of other losses: {begins} (of log ρ)"
+
+
 class LossConfig(Settings):
     """The objective of the update."""
 
@@ -134,8 +141,8 @@ class LossConfig(Settings):
         "ppo_clip",
         description="policy loss: ppo_clip, pg, cispo, gspo, gmpo; without advantages: dpo, step_dpo, kto, sft",
     )
-    clip_low: float = Field(0.2, gt=0, lt=1, description="ε_low (gmpo: of log ρ)")
-    clip_high: float = Field(0.2, gt=0, description="ε_high (gmpo: of log ρ)")
+    clip_low: float = Field(0.2, gt=0, lt=1, description=f"ε_low; {_other_bounds(0)}")
+    clip_high: float = Field(0.2, gt=0, description=f"ε_high; {_other_bounds(1)}")
     dual_clip: float | None = Field(None, gt=1, description="ppo_clip: largest ρ that counts where A < 0; null = off")
     ratio_unit: Literal["trajectory", "turn"] = Field("trajectory", description="gspo, gmpo: what has one ratio")
     tis_cap: float | None = Field(
@@ -169,6 +176,12 @@ class LossConfig(Settings):
     kl_in: Literal["loss", "reward"] = Field("loss", description="where the KL term goes")
     value_coef: float = Field(0.5, ge=0, le=COEF, description="weight of the value loss (value head)")
     value_clip: float | None = Field(0.2, gt=0, description="clip range of value predictions; null = off")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_bounds(cls, values: Any) -> Any:
+        own = CLIP_BOUNDS.get(str(values.get("name"))) if isinstance(values, Mapping) else None
+        return values if own is None else {"clip_low": own[0], "clip_high": own[1], **values}
 
 
 class OptimConfig(Settings):
@@ -287,86 +300,10 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
-        if self.filter.strategy not in ("none", "soft") and self.rollout.members < 2:
-            raise ValueError(
-                f"rollout.members is {self.rollout.members}, so every group has reward std 0 and filter.strategy "
-                f"'{self.filter.strategy}' would drop them all: set rollout.members to 2 or more, or filter.strategy "
-                "to 'none'"
-            )
-        if self.reward.process != "none" and not self.rollout.thinking:
-            raise ValueError(
-                f"reward.process '{self.reward.process}' reads the reasoning, but rollout.thinking is false: set "
-                "rollout.thinking to true, or reward.process to 'none'"
-            )
-        if self.reward.overlong_buffer > self.rollout.max_new_tokens:
-            raise ValueError(
-                f"reward.overlong_buffer is {self.reward.overlong_buffer}, but a reply has at most "
-                f"{self.rollout.max_new_tokens} tokens: set it to rollout.max_new_tokens or less"
-            )
-        if self.loss.kl_in == "loss" and self.loss.kl_estimator == "k1" and self.loss.kl_coef > 0:
-            raise ValueError(
-                "loss.kl_estimator 'k1' has zero expected gradient as a loss: use k2 or k3, or loss.kl_in 'reward'"
-            )
-        self._check_filter_value("filter.value", self.filter.value)
+        problems = list(contradictions(self))
+        if problems:
+            raise ValueError("\n".join(problems))
         total = self.rollout.groups * self.rollout.members
         if self.optim.trajectories > total and self.rollout.members > 1:
             return self.model_copy(update={"optim": self.optim.model_copy(update={"trajectories": total})})
         return self
-
-    @model_validator(mode="after")
-    def _collection_is_possible(self) -> "Config":
-        rollout = self.rollout
-        if rollout.resample and rollout.members < 2:
-            raise ValueError(
-                f"rollout.resample is {rollout.resample}, but with rollout.members 1 every group is flat: set "
-                "rollout.members to 2 or more, or rollout.resample to 0"
-            )
-        needed = rollout.groups * (1 + rollout.resample)
-        if 0 < rollout.instances < needed:
-            raise ValueError(
-                f"rollout.instances is {rollout.instances}, but a step may play {needed} different ones (rollout.groups · "
-                f"(1 + rollout.resample)): set rollout.instances to {needed} or more, or to 0 for always new ones"
-            )
-        if rollout.explore < 1 and not rollout.instances:
-            raise ValueError(
-                f"rollout.explore is {rollout.explore}, but rollout.instances is 0: new instances have no history to be "
-                "passed over for; set rollout.instances to a number, or rollout.explore to 1"
-            )
-        if self.replay.size and (rollout.top_p < 1 or rollout.top_k or rollout.min_p):
-            raise ValueError(
-                f"replay.size is {self.replay.size}, but replay compares the learner with recorded log-probabilities, which "
-                "truncated sampling changes: set rollout.top_p 1, rollout.top_k 0 and rollout.min_p 0, or replay.size 0"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _rollback_is_possible(self) -> "Config":
-        trap, run = self.echo_trap, self.run
-        if trap.action != "rollback":
-            return self
-        if run.checkpoint_every == 0:
-            raise ValueError(
-                "echo_trap.action is 'rollback', but run.checkpoint_every is 0, so there is nothing to return to: set "
-                "run.checkpoint_every (for example to 10), or echo_trap.action to 'stop'"
-            )
-        needed = 1 + math.ceil((2 * trap.window - 1) / run.checkpoint_every)
-        if run.keep < needed:
-            raise ValueError(
-                f"echo_trap.action 'rollback' returns {2 * trap.window} steps or more (2 · echo_trap.window), but only "
-                f"{run.keep} checkpoints, one every {run.checkpoint_every} steps, are kept: set run.keep to {needed} or more"
-            )
-        if trap.filter_value is not None:
-            if self.filter.strategy in ("none", "soft"):
-                raise ValueError(
-                    f"echo_trap.filter_value is {trap.filter_value}, but filter.strategy '{self.filter.strategy}' has no "
-                    "value: choose another strategy (top_fraction with filter.value 1 keeps all), or leave it out"
-                )
-            self._check_filter_value("echo_trap.filter_value", trap.filter_value)
-        return self
-
-    def _check_filter_value(self, key: str, value: float) -> None:
-        strategy = self.filter.strategy
-        if strategy in ("top_fraction", "top_p", "min_p") and value > 1:
-            raise ValueError(f"{key} is {value}: '{strategy}' takes a share in (0, 1]")
-        if strategy == "top_k" and not (value >= 1 and value.is_integer()):
-            raise ValueError(f"{key} is {value}: 'top_k' takes a number of groups (1, 2, …)")

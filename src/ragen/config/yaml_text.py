@@ -4,6 +4,9 @@ PyYAML's default follows YAML 1.1, where ``1e-4`` is a string, ``no`` is false a
 """
 
 import re
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -83,3 +86,11 @@ def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _string)
+
+
+def near_file(path: Path) -> str:
+    """The YAML file beside ``path`` that may have been meant, as the beginning of a hint; empty where none is near."""
+    with suppress(OSError):
+        close = get_close_matches(path.name, [file.name for file in path.parent.glob("*.y*ml")], n=1, cutoff=0.7)
+        return f"did you mean '{path.with_name(close[0])}'? Else " if close else ""
+    return ""

@@ -1,14 +1,20 @@
 """Where an environment's class lies, as text: ``FILE.py:Class`` or ``module:Class``, and back again."""
 
+import ast
 import sys
+import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ragen.envs.base import Environment
 from ragen.errors import ConfigError
 from ragen.registry import nearest
+
+SHOWN = 3  # classes named in an error at most
 
 
 def label(name: str) -> str:
@@ -37,23 +43,103 @@ def name_of(source: Any) -> str:
 def load(name: str) -> Any:
     """What ``name`` stands for; a file is run once a process. ConfigError where it is not there."""
     place, _, attribute = name.rpartition(":")
-    again = (
-        f"A class that was passed by hand is given again as ragen.evaluate(run, env={label(name)}) or ragen.train(…, "
-        f"env={label(name)}, resume=run), or by its file: --env FILE.py:{label(name)}"
-    )
-    if not place or not attribute or place == "__main__" or "<" in attribute:
-        raise ConfigError(f"the environment '{name}' has no place from which it can be loaded. {again}")
-    try:
-        module = _run_file(Path(place)) if place.endswith(".py") else import_module(place)
-        found: Any = module
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except AttributeError:
-        hint = nearest(attribute, [key for key, value in vars(module).items() if isinstance(value, type)] or ["nothing"])
-        raise ConfigError(f"'{place}' has no '{attribute}': {hint}") from None
-    except Exception as error:
-        raise ConfigError(f"the environment '{name}' cannot be loaded: {type(error).__name__}: {error}. {again}") from error
+    if place == "__main__" or "<" in attribute:
+        raise ConfigError(f"the environment '{name}' has no place from which it can be loaded. {_by_hand(label(name))}")
+    path = Path(place)
+    if not place or not attribute or place.endswith(":"):
+        raise ConfigError(f"env.name is '{name}': {_how_to_write(name)}")
+    if path.is_file() and path.suffix != ".py":
+        raise ConfigError(f"'{place}' is not a Python file: its name must end in .py")
+    found: Any = _run_file(path) if path.suffix == ".py" else _imported(place, attribute)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            known = _environments_in(found)
+            hint = nearest(part, known) if known else "nor a class that extends ragen.Environment"
+            raise ConfigError(f"'{place}' has no '{attribute}': {hint}")
+        found = getattr(found, part)
+    if isinstance(found, type) and not issubclass(found, Environment):
+        others = ", ".join(_environments_in(sys.modules.get(found.__module__))[:SHOWN])
+        beside = f"; these do: {others}" if others else ""
+        raise ConfigError(f"'{place}' has a class '{attribute}', but it does not extend ragen.Environment{beside}")
     return found
+
+
+def near_place(name: str) -> str:
+    """What a name without ':' may have meant, where it looks like a file or a module; empty where it does not."""
+    if ".py" in name or "/" in name:
+        return _how_to_write(name)
+    place, dot, attribute = name.rpartition(".")
+    file = Path(f"{place.replace('.', '/')}.py")
+    if not dot or not place:
+        return ""
+    return f"did you mean '{file}:{attribute}'?" if file.is_file() else f"a class of a module is written {place}:{attribute}"
+
+
+def _how_to_write(name: str) -> str:
+    """How a name that was meant for ``FILE.py:Class`` is written, with the names there are."""
+    file, ending, rest = name.partition(".py")
+    path, attribute = Path(f"{file or 'FILE'}.py"), rest.strip(":/. ")
+    if not ending:
+        return f"a class in a file is written FILE.py:{name.strip(':').rpartition('/')[2] or 'Class'}"
+    if not path.is_file():
+        return _no_file(path)
+    known = _class_names(path)
+    if attribute:
+        return f"did you mean '{path}:{next(iter(get_close_matches(attribute, known, n=1)), attribute)}'?"
+    return f"name the class as well, {' or '.join(f'{path}:{each}' for each in known[:SHOWN]) or f'{path}:Class'}"
+
+
+def _no_file(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder '{folder}'"
+    there = [file.name for file in folder.glob("*.py")]
+    return f"there is no file '{path}': {nearest(path.name, there) if there else 'its folder holds no Python file'}"
+
+
+def _class_names(path: Path) -> list[str]:
+    """The classes at the top of a file, without running it."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.bases]
+
+
+def _environments_in(home: Any) -> list[str]:
+    """The names of the environments in a module or class."""
+    return [
+        key
+        for key, value in vars(home).items()
+        if isinstance(value, type) and issubclass(value, Environment) and value is not Environment
+    ]
+
+
+def _by_hand(name: str) -> str:
+    return (
+        f"A class that was passed by hand is given again as ragen.evaluate(run, env={name}) or ragen.train(…, "
+        f"env={name}, resume=run), or by its file: --env FILE.py:{name}"
+    )
+
+
+def _imported(place: str, attribute: str) -> ModuleType:
+    try:
+        return import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise _broken(place, error) from error
+    except Exception as error:
+        raise _broken(place, error) from error
+    file = Path(f"{place.replace('.', '/')}.py")
+    hint = f"did you mean '{file}:{attribute}'?" if file.is_file() else _by_hand(attribute)
+    raise ConfigError(f"the environment's module '{place}' is not found by Python: {hint}")
+
+
+def _broken(place: str, error: Exception) -> ConfigError:
+    """The file is there and fails by itself: what it raised, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+    return ConfigError(f"'{place}' cannot be loaded: {type(error).__name__}: {error}{where}")
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -62,7 +148,7 @@ def _run_file(path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     if not path.is_file():
-        raise ConfigError(f"there is no file '{path}'")
+        raise ConfigError(_no_file(path))
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"'{path}' is not a Python file")
@@ -72,7 +158,9 @@ def _run_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # before it runs: its settings classes look themselves up there
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, Exception):
+            raise _broken(str(path), error) from error
         raise
     return module

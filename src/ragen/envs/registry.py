@@ -6,7 +6,7 @@ from typing import Any
 
 from ragen.config.settings import validated
 from ragen.envs.base import Environment, EnvSettings
-from ragen.envs.locate import canonical, label, load, name_of
+from ragen.envs.locate import canonical, label, load, name_of, near_place
 from ragen.errors import ConfigError, RagenError
 from ragen.registry import Registry
 
@@ -51,7 +51,7 @@ def find_environment(spec: Mapping[str, Any], source: object = None) -> Found:
     name = canonical(str(spec.get("name", "bandit"))) if source is None else name_of(source)
     overrides = {key: value for key, value in spec.items() if key != "name"}
     if source is None:
-        source = load(name) if ":" in name else environments.get(name)
+        source = load(name) if ":" in name else _registered(name)
     make, wanted = _factory(source, label(name), overrides)
     first, second = (_made(make, label(name)) for _ in range(2))
     if first is second:
@@ -70,6 +70,15 @@ def find_environment(spec: Mapping[str, Any], source: object = None) -> Found:
 def environment_factory(spec: Mapping[str, Any]) -> Factory:
     """A function that makes the environment a config's ``env`` section names, checked now rather than at the first call."""
     return find_environment(spec).make
+
+
+def _registered(name: str) -> EnvPreset:
+    if name not in environments.names():
+        environment, preset, _ = name.partition("-starpo")
+        hint = f"that is a training preset; its environment is '{environment}'" if preset else near_place(name)
+        if hint:
+            raise ConfigError(f"unknown environment '{name}': {hint}")
+    return environments.get(name)
 
 
 def _factory(source: Any, name: str, overrides: Mapping[str, Any]) -> tuple[Factory, EnvSettings | None]:

@@ -1,11 +1,11 @@
 """Demonstrations that the environment's best play makes during RL: those mixed into the update (CHORD)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ragen.algos.losses import linear_schedule
 from ragen.config.schema import Config
 from ragen.episode import Segment
-from ragen.errors import ConfigError, EnvironmentFault
+from ragen.errors import EnvironmentFault
 from ragen.learn.batch import collate_segments
 from ragen.learn.imitation import Imitation
 from ragen.loops.compose import Agent, World
@@ -68,12 +68,12 @@ def mixed_in(
     return Imitation(batch, imitation_coef(config, step), config.loss.sft_weighting)
 
 
-def check_oracle(config: Config, world: World) -> None:
-    """Raise ConfigError where demonstrations are to be mixed in and the environment has no best play to show."""
+def oracle_problems(config: Config, world: World) -> Iterator[str]:
+    """What is wrong where demonstrations are to be mixed in and the environment has no best play to show."""
     if max(config.loss.sft_coef, config.loss.sft_coef_end) == 0:
         return
     if "optimal" not in players_of(started(world.make)):
-        raise ConfigError(
+        yield (
             f"loss.sft_coef is {config.loss.sft_coef}, but '{world.name}' has no oracle to show (its plan() is None): "
             "set loss.sft_coef and loss.sft_coef_end to 0"
         )

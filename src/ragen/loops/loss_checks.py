@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ragen.algos.losses import losses
 from ragen.algos.losses.base import PolicyLoss
 from ragen.config.schema import Config, LossConfig
-from ragen.errors import ConfigError
+from ragen.loops.requirements import other_defaults
 
 PAIRED, JUDGED = {"trajectory_pairs", "turn_pairs"}, {"labels", "chosen"}
 
@@ -35,14 +35,9 @@ def needs_reference(config: Config) -> bool:
     return config.loss.kl_coef > 0 or "reference_logprobs" in losses.get(config.loss.name).needs
 
 
-def check_loss(config: Config) -> None:
-    """Raise ConfigError for a policy loss that does not exist or contradicts other settings, with what to set."""
-    problems = list(_problems(config, losses.get(config.loss.name)))
-    if problems:
-        raise ConfigError("\n".join(problems))
-
-
-def _problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
+def loss_problems(config: Config) -> Iterator[str]:
+    """Where the policy loss contradicts other settings, with what to set. Raises ConfigError for one that does not exist."""
+    rule = losses.get(config.loss.name)
     loss, needs = config.loss, set(rule.needs)
     named = f"loss.name is '{loss.name}'"
     if "advantages" not in needs and config.advantage.name != "none":
@@ -69,6 +64,7 @@ def _problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
         ratios = " or ".join(f"'{other}'" for other in losses if "old_logprobs" in losses.get(other).needs)
         yield f"replay.size is {config.replay.size}, but {named}, which has no ratio to an older policy: use {ratios}"
     yield from _mixture_problems(config, rule)
+    yield from other_defaults("loss", loss, rule)
 
 
 def _mixture_problems(config: Config, rule: PolicyLoss) -> Iterator[str]:

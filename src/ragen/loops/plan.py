@@ -12,9 +12,9 @@ from ragen.errors import CheckpointError, ConfigError
 from ragen.learn.lora import require_peft
 from ragen.loops.carried import Carried
 from ragen.loops.compose import World, build_shaping, build_world
-from ragen.loops.demonstrations import check_oracle, mixed_specs
-from ragen.loops.loss_checks import check_loss
-from ragen.loops.requirements import check_rule
+from ragen.loops.demonstrations import mixed_specs, oracle_problems
+from ragen.loops.loss_checks import loss_problems
+from ragen.loops.requirements import rule_problems
 from ragen.models.device import choose_device
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.pool import visited
@@ -51,9 +51,9 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
-    check_loss(config)
-    check_oracle(config, world)
-    check_rule(config, estimator, world.make)
+    problems = [*loss_problems(config), *oracle_problems(config, world), *rule_problems(config, estimator, world.make)]
+    if problems:
+        raise ConfigError("\n".join(problems))
     shaping = build_shaping(config.reward, world)
     return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))
 

@@ -1,11 +1,12 @@
-"""What the chosen advantage rule needs of the rest of the settings: checked before a model is loaded."""
+"""What the chosen advantage rule needs of the rest of the settings: asked before a model is loaded."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 from ragen.algos.advantages import KL_IN_REWARD, AdvantageEstimator, advantages
-from ragen.config.schema import AdvantageConfig, Config, OptimConfig
-from ragen.errors import ConfigError
+from ragen.algos.rule import Rule
+from ragen.config.schema import AdvantageConfig, Config, LossConfig, OptimConfig
 from ragen.rollout.instances import started
 from ragen.rollout.runner import EnvironmentFactory
 
@@ -13,16 +14,26 @@ CRITIC_SETTINGS = ("critic", "critic_warmup_steps")  # of `optim`, beside its le
 BASELINE_SETTINGS = ("baseline_decay",)  # of the running mean that a rule with a baseline is given
 
 
-def check_rule(config: Config, rule: AdvantageEstimator, make_env: EnvironmentFactory) -> None:
-    """Raise ConfigError where a run cannot give its advantage rule what it needs, or its settings would go unused."""
-    problems = [*_unmet(config, rule, make_env), *_unused(config, rule)]
-    if problems:
-        raise ConfigError("\n".join(problems))
+def rule_problems(config: Config, rule: AdvantageEstimator, make_env: EnvironmentFactory) -> Iterator[str]:
+    """Where a run cannot give its advantage rule what it needs, or its settings would go unused, with what to set."""
+    yield from _unmet(config, rule, make_env)
+    yield from _unused(config, rule)
+    yield from other_defaults("advantage", config.advantage, rule)
 
 
 def used_settings(rule: AdvantageEstimator) -> tuple[str, ...]:
     """The settings of the section ``advantage`` that a rule uses."""
     return rule.settings + (BASELINE_SETTINGS if "baseline" in rule.needs else ())
+
+
+def other_defaults(section: str, settings: AdvantageConfig | LossConfig, rule: Rule[Any]) -> Iterator[str]:
+    """A setting left alone that begins with another value than its rule asks for: neither is taken in silence."""
+    for key, own in rule.defaults().items():
+        if key in type(settings).model_fields and key not in settings.model_fields_set and getattr(settings, key) != own:
+            yield (
+                f"{section}.{key} is {getattr(settings, key)} where it is not set, but {section}.name '{settings.name}' has "
+                f"{own} in its signature: set {section}.{key} to the one you mean"
+            )
 
 
 def _unmet(config: Config, rule: AdvantageEstimator, make_env: EnvironmentFactory) -> Iterator[str]:

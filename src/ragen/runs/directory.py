@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ragen.config.yaml_text import dump_yaml, parse_yaml
 from ragen.envs.locate import label as short_name
 from ragen.episode import Group, Trajectory
 from ragen.errors import CheckpointError, ConfigError
-from ragen.registry import nearest
+from ragen.registry import FEW, likeliest
 from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.disk import clean_temporary, clear_disk_errors, read_json, write_text
 from ragen.runs.events import (
@@ -173,10 +174,33 @@ def find_run(path: str | Path, root: str | Path = "runs") -> Path:
         with suppress(OSError):  # for example a name that is too long for one
             if (candidate / "config.yaml").is_file():
                 return candidate
-    here = Path(root)
-    known = [p.name for p in here.iterdir() if (p / "config.yaml").is_file()] if here.is_dir() else []
-    hint = nearest(str(path), known) if known else f"there are no runs in '{root}'"
-    raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {hint}")
+    raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {_likely_runs(Path(path), Path(root))}")
+
+
+def _likely_runs(path: Path, root: Path) -> str:
+    """What may have been meant: the run around a path, a run in a folder of runs, or the nearest names under ``root``."""
+    with suppress(OSError):
+        bare = next((folder for folder in (path, root / path) if (folder / "checkpoints").is_dir()), None)
+        if bare is not None:
+            return f"its config.yaml is gone: copy {bare}/checkpoints/step-…/settings.yaml to {bare}/config.yaml"
+        inside = next((parent for parent in path.parents if (parent / "config.yaml").is_file()), None)
+        if inside is not None:
+            return f"it is inside the run '{inside}': give that"
+        if path.is_dir() and (held := _runs_in(path)):
+            return f"it holds {len(held)} runs: give one of them, such as {path / max(held)} (`ragen runs {path}` lists all)"
+    known = _runs_in(root)
+    if not known:
+        return f"there are no runs in '{root}'"
+    holding = [name for name in likeliest(path.name, known) if path.name.casefold() in name.casefold()]
+    close = holding or get_close_matches(path.name, known, n=FEW, cutoff=0.7)
+    if close and path.name:
+        return "did you mean {}?".format(" or ".join(f"'{each}'" for each in close))
+    listing = "`ragen runs`" if root == Path("runs") else f"`ragen runs {root}`"
+    return f"the nearest of {len(known)} in all: {', '.join(likeliest(path.name, known))}; {listing} lists all"
+
+
+def _runs_in(folder: Path) -> list[str]:
+    return [p.name for p in folder.iterdir() if (p / "config.yaml").is_file()] if folder.is_dir() else []
 
 
 def stored_config(path: Path, overrides: Sequence[str] = ()) -> Config:

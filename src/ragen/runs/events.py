@@ -29,6 +29,11 @@ class StoredTrajectory:
     trajectory: Trajectory
     advantages: tuple[float, ...] | None = None
 
+    @property
+    def trained(self) -> bool:
+        """Whether the update saw it."""
+        return self.advantages is not None
+
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: NumPy numbers as numbers, NaN and infinities as null, the unknown as text."""

@@ -73,7 +73,8 @@ def render(item: StoredTrajectory, decode: Decode, groups_a_step: int | None = N
     group = "lost" if item.group is None else f"group {item.group}"
     if item.group is not None and groups_a_step is not None and item.group >= groups_a_step:
         group += f" ({item.group % groups_a_step} of this step)"
-    title = f"── {t.env} · {group} · member {t.member} · instance {t.instance_seed} · policy {t.policy_version} "
+    untrained = "" if item.trained or item.group is None else " · not trained on"
+    title = f"── {t.env} · {group}{untrained} · member {t.member} · instance {t.instance_seed} · policy {t.policy_version} "
     yield Text(title + "─" * max(3, 100 - len(title)), style="bold cyan")
     if t.error:
         yield Text(f"the environment failed: {t.error}", style="red")
@@ -90,7 +91,7 @@ def _segment_lines(item: StoredTrajectory, segment: Segment, decode: Decode) -> 
     line = Text()
     for span in spans(segment, decode):
         if span.trained:
-            style = UNTRAINED_STYLE if item.advantages is None else TRAINED_STYLE
+            style = TRAINED_STYLE if item.trained else UNTRAINED_STYLE
             line.append(f"{OPEN}{printable(span.text)}{CLOSE}", style=style)
             yield line
             line = Text()

@@ -137,13 +137,17 @@ def _filled(preset: str, values: Mapping[str, str]) -> str:
     return "".join(text + ("" if field is None else values[field]) for text, field, _, _ in parts)
 
 
-def command(plan: Plan, action: str, root: Path = Path(ROOT)) -> str:
-    """The words that run or report this plan: its size, its seeds where they are not the study's, and where it lies."""
+def command(plan: Plan, action: str, root: Path = Path(ROOT), workers: int | None = None) -> str:
+    """The words that run or report this plan: its size, its seeds where they are not the study's, where it lies, and on how
+    many ``workers`` where that was asked for.
+    """
     words = ["ragen", "study", action, plan.name, "--size", plan.size]
     if plan.seeds != plan.study.sizes[plan.size].seeds:
         words += ["--seeds", str(len(plan.seeds))]
     if root != Path(ROOT):
         words += ["--root", str(root)]
+    if workers is not None:
+        words += ["--workers", str(workers)]
     return shlex.join(words)
 
 

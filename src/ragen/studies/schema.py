@@ -1,6 +1,7 @@
 """What a study file says: a question, axes of named values, sizes, outcomes, and the paper's numbers."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -9,14 +10,16 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from ragen.config.load import layered
+from ragen.config.load import layered, preset_names
+from ragen.config.schema import Config
 from ragen.config.settings import Settings, validated
-from ragen.config.yaml_text import parse_yaml
+from ragen.config.yaml_text import near_file, parse_yaml
 from ragen.errors import ConfigError, reason
 from ragen.registry import nearest
 from ragen.studies.outcomes import parse_outcome
 
 Axis = Mapping[str, Mapping[str, Any]]  # each value's name → the settings it stands for
+_OF_A_RUN = {"preset", *Config.model_fields}
 _WORD = re.compile(r"\w[\w.-]*")
 _NOT_HERE = {  # settings that a study gives its runs itself, and the way to choose them
     "seed": "a study gives each run its own: say which in seeds of the size, or --seeds N",
@@ -93,10 +96,14 @@ def load_study(name: str | Path) -> Study:
         try:
             return parse_study(path.read_text(encoding="utf-8"), str(path))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read '{path}': {reason(error)}; give a study's name or its YAML file") from None
+            raise ConfigError(
+                f"cannot read '{path}': {reason(error)}; {near_file(path)}give a study's name or its YAML file"
+            ) from None
     if str(name) not in shipped():
-        hint = nearest(str(name), shipped())
-        raise ConfigError(f"unknown study '{name}': {hint} `ragen study list` lists them; a file's name ends in .yaml")
+        if str(name) in preset_names():
+            raise ConfigError(f"'{name}' is a preset, the settings of one run: `ragen train {name}`")
+        hint = nearest(str(name), shipped(), "`ragen study list`")
+        raise ConfigError(f"unknown study '{name}': {hint} (the name of a file of your own ends in .yaml)")
     return parse_study(_library().joinpath(f"{name}.yaml").read_text(encoding="utf-8"), f"study {name}")
 
 
@@ -105,6 +112,11 @@ def parse_study(text: str, origin: str) -> Study:
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):
         raise ConfigError(f"{origin}: a study is a mapping with title, question, axes, outcomes and sizes")
+    if not set(Study.model_fields) & set(values) and any(str(key).partition(".")[0] in _OF_A_RUN for key in values):
+        raise ConfigError(
+            f"{origin} holds the settings of one run, not a study, which has axes and sizes (docs/studies.md): "
+            f"`ragen train {shlex.quote(origin)}`"
+        )
     try:
         study = validated(Study, _prepared(values))
         _check(study)

@@ -16,13 +16,13 @@ def gmpo(
     weights: Tensor,
     units: Tensor,
     *,
-    clip_low: float,
-    clip_high: float,
+    clip_low: float = 0.4,
+    clip_high: float = 0.4,
 ) -> LossTerms:
     """loss = −Σ w · A · g,  g = (Π_{t∈u} ρ'_t)^{1/|u|} of the token's unit u,
     ρ'_t = min(ρ_t, e^{clip_high}) where A > 0, max(ρ_t, e^{−clip_low}) where A < 0.
 
-    The bounds are of log ρ, as in the source, which takes 0.4 and 0.4. A clipped token keeps its place in the mean and
+    The bounds are of log ρ, by default the source's. A clipped token keeps its place in the mean and
     loses its gradient. Deviation: the advantages of a unit may differ; each token is clipped by its own and has its own
     part of the gradient (as in GSPO-token). Where they are equal it is the source's rule. All tensors (R, T) or (N,),
     ``units`` int64 (``loss.ratio_unit``); tokens of weight 0 are never looked at.

@@ -1,0 +1,127 @@
+"""The guide to rules of one's own is true: its file registers them, they keep what all rules must, and they train."""
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from ragen.algos.advantages import advantages
+from ragen.algos.losses import losses
+from ragen.errors import ConfigError
+
+GUIDE = (Path(__file__).parents[1] / "docs" / "rules" / "README.md").read_text(encoding="utf-8")
+FILE, SCRIPT = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
+(PROJECT,) = re.findall(r"```toml\n(.*?)```", GUIDE, flags=re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the guide's file, which is forgotten afterwards."""
+    (tmp_path / "my_rules.py").write_text(FILE, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("my_rules", None)
+    advantages._items.pop("median", None)
+    losses._items.pop("spo", None)
+
+
+@pytest.fixture
+def rules(folder: Path) -> ModuleType:
+    return importlib.import_module("my_rules")
+
+
+def test_the_estimator_of_the_guide_does_what_it_says(rules: ModuleType) -> None:
+    """Group 0 returns 1, 2, 6 (median 2), the last over two rows; group 1 returns 4; a row without a token takes no part."""
+    rewards = torch.tensor([[0.0, 1.0], [2.0, 9.0], [2.0, 0.0], [1.0, 3.0], [4.0, 0.0], [7.0, 7.0]])
+    mask = torch.tensor([[1, 1], [1, 0], [1, 1], [1, 1], [0, 1], [0, 0]], dtype=torch.bool)
+    rewards[4] = torch.tensor([9.0, 4.0])
+    arrays = {
+        "rewards": rewards,
+        "mask": mask,
+        "trajectory": torch.tensor([5, 6, 7, 7, 8, 9]),
+        "group": torch.tensor([0, 0, 0, 0, 1, 1]),
+    }
+    credit = advantages.get("median")(arrays, {})
+    assert credit.advantages.tolist() == [[-1, -1], [0, 0], [4, 4], [4, 4], [0, 0], [0, 0]]
+    assert credit.value_targets is None
+
+
+def test_the_loss_of_the_guide_has_ppos_gradient_at_1_and_none_at_1_plus_epsilon(rules: ModuleType) -> None:
+    nan = float("nan")
+    for ratio, advantage, gradient in ((1.0, 2.0, -2.0), (1.5, 2.0, 0.0), (0.5, -2.0, 0.0), (1.0, -2.0, 2.0)):
+        new = torch.tensor([[ratio, 1.0]]).log().requires_grad_()
+        arrays = {
+            "logprobs": new,
+            "old_logprobs": torch.tensor([[0.0, nan]]),
+            "advantages": torch.tensor([[advantage, nan]]),
+        }
+        terms = losses.get("spo")({**arrays, "weights": torch.tensor([[1.0, 0.0]])}, {"clip_high": 0.5})
+        terms.loss.backward()
+        assert new.grad is not None
+        assert new.grad[0].tolist() == pytest.approx([gradient, 0.0], abs=1e-6)
+
+
+@pytest.mark.e2e
+def test_the_script_of_the_guide_trains_with_both(
+    folder: Path, ragen_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {}
+    small = (
+        '{"rollout.groups": 2, "rollout.members": 4, "eval.episodes": 4, "warmup.demonstrations": 32, "warmup.epochs": 1, '
+    )
+    exec(compile(SCRIPT.replace("settings = {", f"settings = {small}"), "README.md", "exec"), names)
+    result = names["result"]
+    assert [len(result.history), result.history[0]["update/beyond"]] == [2, 0.0]  # one optimiser step a batch: ρ = 1
+    stored = (result.run / "config.yaml").read_text()
+    assert "name: median" in stored
+    assert "name: spo" in stored
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("advantages.get('median').needs", "('rewards', 'mask', 'trajectory', 'group')"),
+        ("losses.get('spo').settings", "('clip_high',)"),
+    ],
+)
+def test_an_installed_package_s_entry_points_are_found_from_the_command_line(folder: Path, part: str, told: str) -> None:
+    """As `pip install` leaves it: the modules, and beside them the metadata with the guide's entry points."""
+    points = tomllib.loads(PROJECT)["project"]["entry-points"]
+    assert set(points) == {advantages.group, losses.group}
+    meta = folder / "my_rules-1.0.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: my-rules\nVersion: 1.0\n")
+    lines = [
+        f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in named.items()) for group, named in points.items()
+    ]
+    (meta / "entry_points.txt").write_text("\n".join(lines))
+    code = (
+        "from importlib.metadata import entry_points; from ragen.algos.advantages import advantages\n"
+        "from ragen.algos.losses import losses\n"
+        f"print({part}, [point.load().__name__ for r in (advantages, losses) for point in entry_points(group=r.group)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{told} ['median', 'spo']"
+
+
+@pytest.mark.parametrize("registry", [advantages, losses], ids=["advantages", "losses"])
+@pytest.mark.parametrize("name", ["grop", "gsop", "quite another"])
+def test_an_unknown_rule_is_told_where_ones_own_come_from(registry: Any, name: str) -> None:
+    own = r"One of your own is known once its module is imported.*entry point.*docs/rules/README\.md\)\.$"
+    with pytest.raises(ConfigError, match=rf"unknown .* '{name}': (did you mean '\w+'\?|known: .*\w\.) {own}"):
+        registry.get(name)
