@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragen.api import find_model
 from ragen.config import load_config
@@ -12,10 +12,13 @@ from ragen.extras import install_command
 from ragen.loops.compose import FORCED_THINK, build_agent
 from ragen.models.resolve import MADE
 
+if TYPE_CHECKING:
+    from ragen.serving.app import Served
+
 
 def load_served(
     model: str | Path, settings: Mapping[str, Any] | Sequence[str] = (), *, name: str = "", rows: int = 32
-) -> Any:
+) -> "Served":
     """A run's newest checkpoint (with the run's own ``rollout`` settings) or any model, ready to be served.
 
     A model that is no run gets no forced ``<think>`` unless ``rollout.force_think`` says so. ``name`` is what clients call
@@ -38,7 +41,7 @@ def load_served(
     agent = build_agent(path, config.model, config.rollout)
     forced = FORCED_THINK if config.rollout.thinking and config.rollout.force_think else ""
     return Served(
-        name=name or (str(model) if model in MADE else Path(model).name if stored is None else _run_name(path)),
+        name=name or _name(model, None if stored is None else path),
         tokenizer=agent.tokenizer,
         conversations=Conversations(agent.tokenizer, forced=forced),
         worker=Worker(agent.sampler, rows),
@@ -48,8 +51,11 @@ def load_served(
     )
 
 
-def _run_name(checkpoint: Path) -> str:
-    return checkpoint.parent.parent.name
+def _name(model: str | Path, checkpoint: Path | None) -> str:
+    """What clients call it: the run of a checkpoint, or the model's own name."""
+    if checkpoint is not None:
+        return checkpoint.parent.parent.name
+    return str(model) if model in MADE else Path(model).name
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -69,7 +75,7 @@ def bind(host: str, port: int) -> socket.socket:
     return taken
 
 
-def run(served: Any, taken: socket.socket) -> None:
+def run(served: "Served", taken: socket.socket) -> None:
     """Serve until Ctrl-C."""
     import uvicorn
 
