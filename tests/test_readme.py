@@ -72,7 +72,6 @@ def test_the_custom_environment_keeps_the_contract(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_gymnasium_example_of_the_guide_keeps_the_contract() -> None:
-    pytest.importorskip("gymnasium")
     from ragen.envs import check_environment
 
     guide = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")

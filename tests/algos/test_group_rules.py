@@ -36,6 +36,13 @@ def test_rloo_subtracts_the_mean_of_the_others() -> None:
     assert of_returns(rloo, [1, 2, 6, 9], [0, 0, 0, 1]) == [-3.0, -1.5, 4.5, 0.0]
 
 
+def test_b4_rloo_of_seven_equal_returns_and_another_leaves_no_residue() -> None:
+    # the single one: 0 − 0.35; the others: 0.35 − 6 · 0.35 / 7 = 0.05
+    got = of_returns(rloo, [0.35] * 7 + [0.0], [0] * 8)
+    assert got == pytest.approx([0.05] * 7 + [-0.35], abs=1e-7)
+    assert of_returns(rloo, [0.35] * 8, [0] * 8) == [0.0] * 8
+
+
 @settings(max_examples=30)
 @given(returns=st.lists(st.integers(-5, 5), min_size=2, max_size=6))
 def test_rloo_equals_its_definition(returns: list[int]) -> None:

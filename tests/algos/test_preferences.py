@@ -1,6 +1,7 @@
 """Which trajectories and turns are better than which, and the losses that learn from it, with numbers worked out by hand."""
 
 import math
+import tracemalloc
 
 import pytest
 import torch
@@ -218,3 +219,23 @@ def test_which_rules_need_advantages_and_which_a_reference() -> None:
     without = {name for name in losses if "advantages" not in losses.get(name).needs}
     assert without >= {"dpo", "step_dpo", "kto", "sft"}
     assert {name for name in losses if "reference_logprobs" in losses.get(name).needs} >= {"dpo", "step_dpo", "kto"}
+
+
+@pytest.mark.parametrize("pairing", ["best-worst", "all"])
+def test_pairs_take_the_memory_of_those_found_not_of_those_looked_at(pairing: str) -> None:
+    """1,000 units have a million pairs of which 250,000 differ in value; of equal contents no pair is left."""
+    values = torch.arange(1000, dtype=torch.float64) // 500
+    one = torch.zeros(1000, dtype=torch.int64)
+    tracemalloc.start()
+    try:
+        found = preference_pairs(values, one, pairing=pairing)  # type: ignore[arg-type]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        none = preference_pairs(values, one, pairing=pairing, contents=one)  # type: ignore[arg-type]
+        alike = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == (250_000 if pairing == "all" else 1)
+    assert len(none) == 0
+    assert peak < 3 * found.numel() * found.element_size() + 2**18
+    assert alike < found.numel() * found.element_size() + 2**19

@@ -168,10 +168,22 @@ def test_runs_are_listed_oldest_first_with_what_they_reached(root, capsys):
     assert "– → –" in lines[3]
 
 
-@pytest.mark.parametrize("file", ["config.yaml", "metrics.jsonl", "eval/after.json"])
+@pytest.mark.parametrize(("numbers", "told"), [((), "3/5  "), ((1,), "3/5, 1 rollback "), ((1, 2, 10), "3/5, 3 rollbacks ")])
+def test_runs_tell_how_often_they_were_rolled_back(root, capsys, numbers, told):
+    run = make(root, "one")
+    for number in reversed(numbers):
+        run.write_rollback(number, {"rollback": number, "at_step": 10 * number, "to_step": 2}, [])
+    assert main(["runs"]) == 0
+    assert told in capsys.readouterr().out.splitlines()[1]
+    assert run.rollbacks() == tuple((10 * number, 2) for number in numbers)
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "metrics.jsonl", "eval/after.json", "rollbacks/rollback-1.json"])
 def test_a_damaged_run_does_not_hide_the_others(root, capsys, file):
     make(root, "good")
-    (make(root, "bad").path / file).write_text("{nonsense\n{\n")
+    bad = make(root, "bad")
+    bad.write_rollback(1, {"rollback": 1, "at_step": 10, "to_step": 2}, [])
+    (bad.path / file).write_text("{nonsense\n{\n")
     assert main(["runs", str(root)]) == 0
     text = capsys.readouterr().out
     assert "cannot be read" in text

@@ -62,6 +62,18 @@ def test_a28_the_marks_on_the_screen_are_the_mask(run, capsys):
     assert len(shown) == 3 * 2 * 2
 
 
+def test_the_title_counts_rollbacks(run, capsys):
+    titles = []
+    for number in (1, 2):
+        assert main(["show", str(run.path)]) == 0
+        titles.append(capsys.readouterr().out.splitlines()[0])
+        run.write_rollback(number, {"rollback": number, "at_step": 9, "to_step": 2}, [])
+    assert main(["show", str(run.path)]) == 0
+    titles.append(capsys.readouterr().out.splitlines()[0])
+    assert not titles[0].endswith("rollbacks")
+    assert titles[1:] == [f"{titles[0]} · 1 rollback", f"{titles[0]} · 2 rollbacks"]
+
+
 def test_one_member_of_one_group_of_one_step(run, capsys):
     assert main(["show", str(run.path), "--step", "1", "--group", "1", "--member", "0"]) == 0
     text = capsys.readouterr().out

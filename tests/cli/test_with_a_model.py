@@ -93,6 +93,16 @@ def test_d8_doctor_tells_too_little_memory_before_a_run_does(model, capsys, monk
     assert "BAD  memory (run):" in capsys.readouterr().out
 
 
+def test_d8_doctor_asks_for_what_the_run_itself_would_ask_for(model, capsys, monkeypatch):
+    from ragen.loops import opening
+
+    asked = []
+    monkeypatch.setattr(opening, "memory_needed", lambda size, config, device: asked.append(config) or 3 * 2**30)
+    assert main(["doctor", str(model), "--loss", "dpo", "--advantage", "none"]) == 0
+    assert "training needs about 3.0 GiB" in capsys.readouterr().out
+    assert asked[0].loss.name == "dpo"
+
+
 def family(name, vocabulary):
     import transformers as hf
 

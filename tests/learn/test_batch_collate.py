@@ -36,6 +36,15 @@ def test_rows_are_in_group_member_turn_order_with_trajectories_and_groups_number
     assert batch.truncated.tolist() == [False, False, False, True]
 
 
+@pytest.mark.parametrize("end", [0, 9], ids=["end = pad", "end"])
+def test_b12_the_reward_lies_on_the_last_sampled_token_whether_padding_follows_or_not(end: int) -> None:
+    short, long = trajectory((3, 4, end), 0), trajectory((3, 4, 3, 4, end), 1)
+    batch = collate([Group(0, (short, long))], pad_id=0)
+    assert batch.ids.tolist() == [[5, 6, 3, 4, end, 0, 0], [5, 6, 3, 4, 3, 4, end]]
+    assert batch.rewards.tolist() == [[0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 0, 1]]
+    assert batch.mask[batch.rewards != 0].all()
+
+
 def test_states_are_numbered_within_their_group_on_the_sampled_tokens() -> None:
     def anchored(member: int, keys: tuple[str | None, ...], cut: bool = False) -> Trajectory:
         first = trajectory((1, 2), member, cut=True)

@@ -240,3 +240,19 @@ def test_members_by_hand() -> None:
 def test_options_that_cannot_work_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config({"preset": "bandit-starpo-grpo", "rollout.groups": 8} | given)
+
+
+def test_b32_groups_are_ranked_by_the_total_or_by_the_task_return() -> None:
+    def member(number: int, reward: float, penalty: float) -> Trajectory:
+        completion = Completion((1,), (0.0,), (0.0,), "", StopReason.END)
+        turn = Turn((1,), False, completion, "", (), penalty == 0, reward, penalty)
+        return Trajectory("e", 0, number, (turn,), EndReason.TERMINATED, success=False)
+
+    # standard deviations of the total returns: 0.1/√2, 0.2/√2, 0; of the task returns: 0, 0.2/√2, 0.1/√2
+    format_alone = Group(0, (member(0, 0.0, 0.0), member(1, 0.0, -0.1)))
+    both = Group(1, (member(0, 0.2, 0.0), member(1, 0.0, 0.0)))
+    hidden = Group(2, (member(0, 0.1, -0.1), member(1, 0.0, 0.0)))
+    groups = (format_alone, both, hidden)
+    for returns, wanted in (("total", [0, 1]), ("task", [1, 2])):
+        config = load_config({}, {"filter.strategy": "top_k", "filter.value": 2, "filter.returns": returns})
+        assert filter_groups(groups, config).kept.tolist() == wanted

@@ -9,12 +9,16 @@ import pytest
 from safetensors.torch import load_file
 
 import ragen
+from ragen.config import load_config
 from ragen.errors import CheckpointError, TrainingError
-from ragen.loops import guard as module
 from ragen.loops import train as loop
+from ragen.loops.guard import announced
 from ragen.loops.session import Session
+from ragen.loops.train import TrainResult
 from ragen.metrics.echo_trap import NOTHING, Signals
+from ragen.runs import summary
 from ragen.runs.checkpoints import Checkpoints
+from ragen.runs.console import end_lines
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Silent
 from ragen.runs.summary import ECHO_TRAP
@@ -85,7 +89,7 @@ def trapped_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             caught = len(rows) >= step and rows[step - 1]["filter/kept_groups"] >= kept
             return Signals(warning=step, fired=("entropy", "repetition")) if caught else NOTHING
 
-        monkeypatch.setattr(module, "detect", detect)
+        monkeypatch.setattr(summary, "detect", detect)
 
     return choose
 
@@ -102,6 +106,9 @@ def test_a_rollback_returns_with_other_settings_and_keeps_what_it_gives_up(tmp_p
     assert [row["filter/kept_groups"] for row in rows[:2]] == [3.0] * 2
     assert all(row["filter/kept_groups"] <= 2 for row in rows[2:])
     assert len(done.history) == 9
+    assert done.rollbacks == RunDirectory.open(done.run).rollbacks() == ((8, 2),)
+    assert f"1 rollback, from step 8 to 2 ({done.run}/rollbacks)" in end_lines(done)
+    assert finished_again(done.run).rollbacks == ((8, 2),)
     given_up = [json.loads(line) for line in (done.run / "rollbacks" / "rollback-1.jsonl").read_text().splitlines()]
     assert [row["step"] for row in given_up] == [3, 4, 5, 6, 7, 8]
     assert {row["update/learning_rate"] for row in given_up} == {1e-4}
@@ -118,6 +125,58 @@ def test_a_rollback_returns_with_other_settings_and_keeps_what_it_gives_up(tmp_p
     assert (stored.optim.learning_rate, stored.filter.value) == (1e-4, 1.0)  # the run's settings are what was asked for
 
 
+def finished_again(run: Path) -> TrainResult:
+    """The result of going on with a run that is done."""
+    return ragen.train(SOURCE, settings(run.parent, run.name, BACK), resume=run)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept", "start", "words"),
+    [
+        (
+            {},
+            [0],
+            0,
+            "at least 10 steps before the warning, one is made every 50 steps: a warning before step 60 returns to step 0; "
+            "run.checkpoint_every 9 would keep closer ones",
+        ),
+        ({"steps": 59}, [0], 0, "every warning returns to step 0; run.checkpoint_every 9"),
+        ({"steps": 60}, [0], 0, "a warning before step 60 returns to step 0; run"),
+        ({"run.checkpoint_every": 9}, [0], 0, "one is made every 9 steps: a warning before step 19 returns to step 0"),
+        ({"run.checkpoint_every": 5, "run.keep": 3}, [0], 0, "a warning before step 15 returns to step 0"),
+        ({}, [50, 100], 130, "a warning before step 110 returns to step 50; run"),
+        ({}, [100], 130, "a warning before step 160 returns to step 100; run"),
+        ({}, [], 130, "a warning before step 160 stops the run; run"),  # begun without rollbacks: no checkpoint was due
+        ({"steps": 11}, [0], 0, "no warning can come before step 12 (2 · echo_trap.window + 2), where this run has ended"),
+    ],
+)
+def test_a_run_with_rollbacks_begins_by_saying_where_they_go(
+    changed: Mapping[str, Any], kept: list[int], start: int, words: str
+) -> None:
+    config = load_config("bandit-starpo-s-grpo", {"echo_trap.action": "rollback"} | changed)
+    (said,) = announced(config, kept, start)
+    assert said.startswith("Echo Trap: ")
+    assert words in said
+    assert said.endswith("would keep closer ones") is ("; run" in words)
+
+
+def test_what_is_announced_is_what_the_guard_does(tmp_path: Path, trapped_at: Any) -> None:
+    """With the default checkpoints of a short run; without rollbacks nothing is said, but that a stop cannot come."""
+
+    class Listener(Silent):
+        def on_message(self, text: str) -> None:
+            said.append(text)
+
+    said: list[str] = []
+    trapped_at(8)
+    asked = settings(tmp_path, "one", BACK | {"run.checkpoint_every": 50, "run.keep": 2, "echo_trap.filter_value": None})
+    done = ragen.train(SOURCE, asked, listener=Listener())
+    assert sum("every warning returns to step 0" in text for text in said) == 1
+    assert done.rollbacks == ((8, 0),)
+    warn, stop = (load_config(SOURCE, {"echo_trap.action": action, "steps": 20}) for action in ("warn", "stop"))
+    assert not [*announced(warn, [0], 0), *announced(stop, [0], 0)]
+
+
 def test_a_rollback_for_a_collapse_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And names no filter where the settings change none."""
 
@@ -126,7 +185,7 @@ def test_a_rollback_for_a_collapse_says_so(tmp_path: Path, monkeypatch: pytest.M
             said.append(text)
 
     said: list[str] = []
-    monkeypatch.setattr(module, "detect", lambda rows, _: Signals(collapsed=8) if len(rows) == 8 else NOTHING)
+    monkeypatch.setattr(summary, "detect", lambda rows, _: Signals(collapsed=8) if len(rows) == 8 else NOTHING)
     asked = settings(tmp_path, "one", BACK | {"echo_trap.filter_value": None})
     done = ragen.train(SOURCE, asked, listener=Listener())
     assert json.loads((done.run / "rollbacks" / "rollback-1.json").read_text())["fired"] == ["collapse"]
@@ -186,7 +245,7 @@ def test_a_kill_inside_a_rollback_changes_nothing(
 def test_after_the_last_rollback_the_next_warning_stops(tmp_path: Path, trapped_at: Any) -> None:
     trapped_at(8)
     done = ragen.train(SOURCE, settings(tmp_path, "one", BACK))
-    assert (done.steps, done.stopped) == (8, f"{ECHO_TRAP} at step 8, after 1 rollbacks")
+    assert (done.steps, done.stopped) == (8, f"{ECHO_TRAP} at step 8, after 1 rollback")
     assert done.signals.warning == 8
 
 

@@ -7,30 +7,32 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 from tests.loops.conftest import OneWord
 
 import ragen
-from ragen.envs import Observation
+from ragen.envs import Observation, find_environment
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.metrics import METRICS
 from ragen.metrics.intervals import paired_bootstrap
+from ragen.models.resolve import resolve_model
 from ragen.runs.directory import RunDirectory
+from ragen.seeding import derive
 
 
 @pytest.mark.e2e
 def test_the_tiny_policy_learns_the_bandit(tmp_path: Path) -> None:
-    """Success rises on the same fixed instances; the 95 % interval of the paired difference is far above 0."""
-    result = ragen.train("bandit-starpo-s-grpo-tiny", {"steps": 20, "run.root": str(tmp_path), "eval.episodes": 128})
+    """On the same fixed instances success rises far, and the return so much that its 95 % intervals do not meet."""
+    settings = {"steps": 20, "run.root": str(tmp_path), "eval.episodes": 128, "eval.samples": 8}
+    result = ragen.train("bandit-starpo-s-grpo-tiny", settings)
     assert result.before is not None
     assert result.after is not None
     assert result.before.instances == result.after.instances
-    before, after = (np.asarray([row[0] for row in r.outcomes], dtype=float) for r in (result.before, result.after))
+    before, after = (np.mean(report.outcomes, axis=1) for report in (result.before, result.after))
     low, _ = paired_bootstrap(before, after)
     assert low > 0.2
     assert result.after.valid_format > 0.9
-    early = np.mean([h["rollout/return_mean"] for h in result.history[:4]])
-    late = np.mean([h["rollout/return_mean"] for h in result.history[-4:]])
-    assert late > early
+    assert result.before.return_interval[1] < result.after.return_interval[0]
     logged = {key for row in result.history for key in row}
     assert logged <= METRICS.keys()
 
@@ -85,6 +87,12 @@ def test_b31_flat_groups_skip_the_update_and_end_the_run_with_a_reason(tmp_path:
     assert "flat 3 steps in a row" in result.stopped
     assert [h["update/skipped"] for h in result.history] == [1.0, 1.0, 1.0]
     assert [h["update/optimizer_steps"] for h in result.history] == [0.0, 0.0, 0.0]
+    checkpoint = RunDirectory.open(result.run).checkpoints.latest()
+    start, end = (load_file(path / "model.safetensors") for path in (resolve_model("tiny"), checkpoint))
+    assert start.keys() == end.keys()
+    assert all(start[name].equal(end[name]) for name in start)
+    assert load_file(checkpoint / "optimizer.safetensors") == {}
+    assert json.loads((checkpoint / "state.json").read_text())["optimizer"]["steps"] == 0
 
 
 def test_group_size_one_with_a_group_relative_rule_is_refused(tmp_path: Path) -> None:
@@ -131,6 +139,21 @@ def test_c16_evaluation_is_paired_across_variants_and_reports_reference_players(
     assert plain.players["optimal"].success == symbols.players["optimal"].success == plain.ceiling == 1.0
     assert plain.players["random"].success < 1.0
     assert json.dumps(plain.to_dict())
+
+
+def test_c11_a_report_carries_all_settings_of_the_environment_and_the_seeds_of_its_instances(tmp_path: Path) -> None:
+    spec = {"name": "frozen_lake-slip08", "size": 3, "max_turns": 2}
+    settings = TINY | {"eval.episodes": 3, "eval.seed": 77, "steps": 0, "run.root": str(tmp_path)}
+    result = ragen.train({"env": spec}, settings)
+    assert result.before is not None
+    stored = RunDirectory.open(result.run).evaluations()["before"]
+    told = json.loads(json.dumps(find_environment(spec).settings.model_dump()))
+    assert (told["size"], told["success_rate"], told["max_turns"], told["frozen"]) == (3, 0.8, 2, 0.8)
+    assert stored["settings"] == told
+    assert stored["env"] == "frozen_lake-slip08"
+    assert (stored["seed"], stored["temperature"], stored["samples"]) == (77, 0.5, 1)
+    assert stored["instances"] == [derive(77, "eval", "instance", index) for index in range(3)]
+    assert list(result.before.instances) == stored["instances"]
 
 
 def test_pass_at_k_and_clustered_intervals_with_several_samples(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """What does not go together is refused before a model is loaded, with the way out."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.loops.conftest import OneWord
 from torch import Tensor
 
@@ -15,8 +17,10 @@ from ragen.config import load_config
 from ragen.config.schema import AdvantageConfig
 from ragen.envs import Observation
 from ragen.errors import ConfigError
+from ragen.loops.opening import LORA_WIDTH, memory_needed
 from ragen.loops.plan import plan_session
 from ragen.loops.requirements import used_settings
+from ragen.models.memory import BASE_BYTES, ModelSize
 
 
 class Plain(OneWord):
@@ -54,7 +58,6 @@ ALLOWED: list[dict[str, Any]] = [
     {"advantage.name": "gae", "rollout.members": 1, "loss.kl_in": "reward", "loss.kl_coef": 0.1},
     {"advantage.name": "reinforce", "rollout.members": 1, "advantage.baseline_decay": 0.5},
     {"advantage.name": "rloo", "loss.kl_in": "reward", "loss.kl_coef": 0.1},
-    {"advantage.name": "grpo", "loss.kl_in": "reward", "loss.kl_coef": 0.0},
     {"advantage.name": "pass_at_k", "advantage.k": 3, "rollout.members": 4},
     {"advantage.name": "vapo", "optim.critic": "separate", "optim.critic_warmup_steps": 2},
     {"advantage.name": "gigpo", "env": "frozen_lake"},
@@ -100,6 +103,60 @@ def test_another_rule_than_the_preset_s_begins_with_its_own_settings(name: str) 
     config = load_config("frozen_lake-starpo-s-grpo-tiny", {"advantage.name": name, "eval.episodes": 0})
     assert config.advantage.normalize_std is (name != "grpo")
     plan_session(config, env=None)
+
+
+TIGHT: dict[str, Any] = BASE | {"warmup.data": "none", "rollout.max_context": 90, "rollout.max_new_tokens": 4}
+
+
+def of_wording(wording: str) -> dict[str, Any]:
+    return {"env": {"name": "bandit", "wording": wording}}
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        (of_wording("short"), {"rollout.max_context": 8}),
+        (of_wording("verbose"), {}),
+        (of_wording("short"), {"curriculum.stages": [{"env": {"wording": "verbose"}, "until": 1}]}),
+        (of_wording("short"), {"eval.episodes": 2, "eval.also": ["sokoban"]}),
+    ],
+    ids=["context", "world", "stage", "also"],
+)
+def test_a_context_that_holds_no_first_prompt_is_refused_before_a_run_directory_is_made(
+    mini: Path, tmp_path: Path, source: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    settings = TIGHT | changes | {"model.name": str(mini), "run.root": str(tmp_path / "runs")}
+    with pytest.raises(ConfigError, match=r"the first prompt of '\w+' has \d+ tokens.*raise rollout\.max_context"):
+        ragen.train(source, settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_context_that_holds_the_first_prompts_is_not_refused(mini: Path, tmp_path: Path) -> None:
+    """An environment that is never evaluated on may be as long as it likes."""
+    settings = TIGHT | {"model.name": str(mini), "run.root": str(tmp_path), "eval.also": ["sokoban"], "steps": 0}
+    assert ragen.train(of_wording("short"), settings).steps == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "bytes_a_parameter"),
+    [
+        ({}, 16),  # weights, gradient and two moments
+        ({"loss.kl_coef": 0.1}, 20),  # and a reference
+        ({"loss.name": "dpo", "advantage.name": "none"}, 20),
+        ({"loss.name": "kto", "advantage.name": "none"}, 20),
+        ({"advantage.name": "gae"}, 16),  # a value head costs next to nothing
+        ({"advantage.name": "gae", "optim.critic": "separate"}, 32),
+        ({"loss.kl_coef": 0.1, "model.lora.rank": 1}, 4 + 12 * LORA_WIDTH * 2 * 50 / 1_000_000),  # the reference is free
+    ],
+)
+def test_d8_the_memory_a_run_needs_counts_reference_critic_and_adapters(
+    changes: dict[str, Any], bytes_a_parameter: float
+) -> None:
+    size = ModelSize(parameters=1_000_000, hidden=50, layers=2, vocabulary=10)
+    config = load_config({}, {"model.dtype": "float32", "optim.microbatch_tokens": 300, **changes})
+    activations = 4 * 300 * 2 * 16 * 50 + 4 * 4 * 256 * 10
+    needed = memory_needed(size, config, torch.device("cpu"))
+    assert needed == BASE_BYTES + activations + round(bytes_a_parameter * 1_000_000)
 
 
 @pytest.mark.parametrize("section", ["advantage", "loss"])

@@ -15,7 +15,11 @@ from safetensors.torch import load_file
 
 import ragen
 from ragen.errors import CheckpointError
+from ragen.loops import gather as gathering
+from ragen.rollout.collect import Collection, collect
+from ragen.rollout.runner import EpisodeSpec
 from ragen.runs.directory import RunDirectory
+from ragen.samplers.hf import HFSampler
 
 SMALL = {
     "model.dtype": "float32",
@@ -45,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "chord": {"loss.sft_coef": 0.9, "loss.sft_coef_end": 0.1, "loss.sft_decay_steps": 3, "loss.sft_demonstrations": 6},
     "reinforce": {"advantage.name": "reinforce", "advantage.baseline_decay": 0.5},
     "gigpo": {"advantage.name": "gigpo", "rollout.context": "window", "rollout.window": 1},
-    "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 3, "optim.warmup_steps": 4},
+    "vapo-critic-first": {"advantage.name": "vapo", "optim.critic_warmup_steps": 1, "optim.warmup_steps": 4},
     "soft-window": {"filter.strategy": "soft", "rollout.context": "single"},
     "resample-replay": {
         "rollout.resample": 1,
@@ -113,6 +117,37 @@ def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> 
     if "curriculum.stages" in more:
         assert len({row["collect/stage"] for row in recorded(resumed.run)}) > 1
     assert_same_run(straight.run, resumed.run)
+
+
+def test_e1_e4_a_resumed_run_collects_the_later_steps_alone_on_later_instances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected: list[list[EpisodeSpec]] = []
+    played: list[int] = []
+
+    def counted(*args: Any, **rest: Any) -> Collection:
+        collected.append(list(args[3]))
+        return collect(*args, **rest)
+
+    def sampled(self: HFSampler, requests: Any, params: Any) -> Any:
+        played.append(len(requests))
+        return generate(self, requests, params)
+
+    generate = HFSampler.generate
+    monkeypatch.setattr(gathering, "collect", counted)
+    monkeypatch.setattr(HFSampler, "generate", sampled)
+    source, more = {"preset": "bandit-starpo-grpo"}, {"warmup.data": "none", "rollout.max_new_tokens": 4}
+    ragen.train(source, settings(tmp_path, "straight", **more) | {"env.max_turns": 1})
+    straight, turns = list(collected), list(played)
+    assert (len(straight), len(turns)) == (4, 4)
+    assert len({spec.instance_seed for specs in straight for spec in specs}) == 4 * 3  # P = 3 new ones each step
+    collected.clear()
+    first = ragen.train(source, settings(tmp_path, "stopped", **more) | {"env.max_turns": 1, "steps": 2})
+    assert collected == straight[:2]
+    collected.clear(), played.clear()
+    ragen.train(source, settings(tmp_path, "stopped", **more) | {"env.max_turns": 1}, resume=first.run)
+    assert collected == straight[2:]
+    assert played == turns[2:]
 
 
 def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:

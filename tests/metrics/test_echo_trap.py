@@ -1,15 +1,17 @@
 """The Echo-Trap detector on made-up runs: what it must see, what it must not, and that it never changes its mind."""
 
 import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
+from ragen.metrics.intervals import t_quantile
 
 Row = dict[str, float | None]
 Curve = Callable[[int], float]
@@ -132,11 +134,58 @@ def test_a_bandit_that_ends_on_the_safe_arm_is_a_trap_although_its_return_hardly
     assert found.collapsed == found.warning
 
 
+@pytest.mark.parametrize("window", [3, 5, 8])
 @pytest.mark.parametrize(("level", "even"), [(0.05, 0.5), (0.1, 2.0), (0.3, 2.0), (0.8, 0.5)])
-def test_the_noise_of_eight_groups_gives_almost_no_alarm(level: float, even: float) -> None:
+def test_the_noise_of_eight_groups_gives_almost_no_alarm(level: float, even: float, window: int) -> None:
     rng = np.random.default_rng(7)
-    found = [detect(drawn(rng, lambda t: level, even=even)) for _ in range(40)]
+    found = [detect(drawn(rng, lambda t: level, even=even), TrapSettings(window=window)) for _ in range(40)]
+    assert sum(signals != NOTHING for signals in found) <= 2  # a spike by chance is one of them
+
+
+@pytest.mark.parametrize("window", [3, 4])
+def test_the_spread_of_a_few_steps_is_not_taken_for_known(window: int) -> None:
+    rng = np.random.default_rng(7)
+    found = [detect(drawn(rng, lambda t: 0.1, steps=12), TrapSettings(window=window)) for _ in range(200)]
     assert sum(signals != NOTHING for signals in found) <= 1
+
+
+@st.composite
+def healthy(draw: Any) -> tuple[int, list[float]]:
+    """A window, and a level with noise for at least as many steps, which a window of zeros would stand out of."""
+    window = draw(st.integers(3, 12))
+    values = draw(st.lists(st.floats(0.1, 0.8), min_size=window, max_size=40))
+    mean, n = statistics.mean(values), len(values)
+    certain = max(3.0, t_quantile(0.9973, n - 1))
+    assume(mean > 1.01 * certain * statistics.stdev(values) * math.sqrt(1 / window + 1 / n))
+    return window, values
+
+
+@settings(max_examples=150)
+@given(healthy())
+def test_a_total_and_lasting_collapse_is_seen_whatever_the_window_is(case: tuple[int, list[float]]) -> None:
+    """At the (w + 2)-th step at the latest: what has fallen does not enter the level it fell from."""
+    window, values = case
+    n = len(values)
+    run = made(n + window + 2, success=lambda t: values[t - 1] if t <= n else 0.0)
+    trap = TrapSettings(window=window)
+    found = detect(run, trap)
+    assume(detect(run[:n], trap) == NOTHING)
+    assert found.collapsed is not None
+    assert n < found.collapsed <= n + window + 2
+    flat = made(n + window + 2, spread=lambda t: values[t - 1] if t <= n else 0.0)
+    assume(detect(flat[:n], trap) == NOTHING)
+    found = detect(flat, trap)
+    assert found.warning is not None
+    assert n < found.warning <= n + window + 2
+
+
+@pytest.mark.parametrize("window", range(3, 13))
+def test_the_same_collapse_is_seen_at_every_window(window: int) -> None:
+    """Success .15 or .45 in turn for 20 steps, then none: at window 3 zeros among the healthy steps used to hide it."""
+    run = made(20 + window + 2, success=lambda t: 0.0 if t > 20 else 0.15 + 0.3 * (t % 2))
+    found = detect(run, TrapSettings(window=window))
+    assert found.collapsed is not None
+    assert 20 < found.collapsed <= 20 + window + 2
 
 
 def test_a_collapse_is_seen_through_the_noise_of_eight_groups() -> None:
@@ -150,16 +199,16 @@ def test_a_collapse_is_seen_through_the_noise_of_eight_groups() -> None:
 
 
 def test_a_spike_alone_is_told_and_does_not_warn() -> None:
-    run = made(60, norm=late(30, 1.0, 5.0))
+    run = made(60, norm=late(30, 1.0, 5.1))
     assert detect(run) == Signals(spike=30)
-    assert detect(made(60, norm=late(30, 1.0, 4.9))) == NOTHING
+    assert detect(made(60, norm=late(30, 1.0, 5.0))) == NOTHING
     assert detect(made(60, norm=lambda t: 9.0 if t == 1 else 6.0 if t == 30 else 1.0)) == NOTHING  # below an earlier one
-    assert detect(made(60, norm=lambda t: 1.0 if t < 10 else 5.0)) == NOTHING  # fewer than 2w before it
-    assert detect(made(60, success=lambda t: 0.95, norm=late(30, 1.0, 5.0))) == NOTHING  # solved
+    assert detect(made(60, norm=lambda t: 1.0 if t < 10 else 5.1)) == NOTHING  # fewer than 2w before it
+    assert detect(made(60, success=lambda t: 0.95, norm=late(30, 1.0, 5.1))) == NOTHING  # solved
 
 
 def test_skipped_updates_leave_the_spike_rule_what_there_is() -> None:
-    run = made(60, norm=late(30, 1.0, 5.0))
+    run = made(60, norm=late(30, 1.0, 5.1))
     for row in run[11:20]:
         del row["update/grad_norm"]
     run[20]["update/grad_norm"] = None

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from ragen.metrics.evaluation import rate_interval
+from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
+from ragen.metrics.evaluation import evaluation_report, rate_interval
 from ragen.metrics.intervals import wilson
 
 
@@ -30,3 +31,40 @@ def test_one_sample_each_is_wilson_and_several_that_differ_are_a_bootstrap():
 
 def test_no_instance_says_nothing():
     assert rate_interval([])[0] == (0.0, 1.0)
+
+
+def played(instance, member, success, *turns):
+    """An episode of turns (reward, penalty, sampled tokens)."""
+    made = []
+    for reward, penalty, length in turns:
+        zeros = (0.0,) * length
+        completion = Completion((5,) * length, zeros, zeros, "", StopReason.END)
+        made.append(Turn((1,), False, completion, "", (), valid=penalty == 0, reward=reward, penalty=penalty))
+    return Trajectory("env", instance, member, tuple(made), EndReason.TERMINATED, success=success)
+
+
+def test_a_report_by_hand():
+    solved = played(70, 0, True, (1.0, 0.0, 2))
+    slow = played(70, 1, False, (0.0, -0.1, 1), (0.5, 0.0, 3))
+    weak, wordless = played(71, 0, False, (0.25, 0.0, 1)), played(71, 1, False, (0.0, -0.1, 1))
+    report = evaluation_report(
+        [Group(0, (solved, slow)), Group(1, (weak, wordless))],
+        env="e",
+        settings={"size": 3},
+        model="m",
+        samples=2,
+        temperature=0.5,
+        seed=9,
+        errors=1,
+    )
+    assert report.success == 0.25
+    assert report.outcomes == ((True, False), (False, False))
+    assert report.total_return == pytest.approx((1.0 + 0.4 + 0.25 - 0.1) / 4)
+    assert report.task_return == pytest.approx((1.0 + 0.5 + 0.25 + 0.0) / 4)  # without what the format cost
+    # two instances, drawn with replacement: a quarter of the draws is the first twice, a quarter the second
+    assert report.success_interval == pytest.approx((0.0, 0.5))
+    assert report.return_interval == pytest.approx((0.075, 0.7))
+    assert report.valid_format == pytest.approx(3 / 5)
+    assert (report.turns, report.tokens, report.pass_at_k) == (5 / 4, 8 / 4, 0.5)
+    assert (report.episodes, report.samples, report.errors, report.instances) == (2, 2, 1, (70, 71))
+    assert (report.env, report.settings, report.model, report.temperature, report.seed) == ("e", {"size": 3}, "m", 0.5, 9)

@@ -49,6 +49,12 @@ def test_a13_a_model_loads_from_any_path_in_silence(made, capfd, caplog):
     assert len(tokenizer) == model.config.vocab_size
 
 
+def test_d12_attention_is_sdpa_unless_a_model_cannot_have_it(made, tmp_path):
+    assert load_model(made, device=CPU).config._attn_implementation == "sdpa"
+    GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2)).save_pretrained(tmp_path / "gpt2")
+    assert load_model(tmp_path / "gpt2", device=CPU).config._attn_implementation == "sdpa"
+
+
 def test_half_precision_files_load_as_float32(made, tmp_path):
     load_model(made, device=CPU).to(torch.bfloat16).save_pretrained(tmp_path)
     assert {weight.dtype for weight in load_model(tmp_path, device=CPU).parameters()} == {torch.float32}

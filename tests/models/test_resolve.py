@@ -1,6 +1,7 @@
 """Names to directories: order of sources, checks, messages; and the real model."""
 
 import errno
+import logging
 import subprocess
 import sys
 import threading
@@ -183,13 +184,17 @@ def test_a_wheel_with_another_checksum_is_not_used(tmp_path):
     assert not (tmp_path / "model.gguf").exists()
 
 
-def test_a_conversion_that_transformers_refuses_is_a_model_error_that_says_why(monkeypatch, tmp_path):
+def test_a_conversion_says_how_long_it_takes_and_one_that_transformers_refuses_why(monkeypatch, tmp_path, caplog):
     def refuse(*args, **kwargs):
         raise ValueError("accelerate is required when loading a GGUF file")
 
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", refuse)
-    with pytest.raises(ModelError, match=r"cannot be converted: accelerate is required.+make setup"):
+    with (
+        caplog.at_level(logging.INFO, "ragen"),
+        pytest.raises(ModelError, match=r"cannot be converted: accelerate is required.+make setup"),
+    ):
         smollm2.convert(tmp_path / "model.gguf", tmp_path / "out")
+    assert "about half a minute" in caplog.text
 
 
 def test_the_hub_comes_before_the_wheel_and_the_cache_before_both(monkeypatch, tmp_path):

@@ -30,6 +30,7 @@ class Report:
     success_interval: tuple[float, float] = (0.5, 0.875)
     total_return: float = 1.5
     return_interval: tuple[float, float] = (1.0, 2.0)
+    task_return: float = 1.625
     episodes: int = 128
     samples: int = 4
     temperature: float = 0.5
@@ -53,6 +54,7 @@ class Result:
     after: Report | None = field(default_factory=Report)
     history: tuple = ()
     signals: Signals = NOTHING
+    rollbacks: tuple = ()
 
 
 def play(listener):
@@ -99,7 +101,8 @@ def test_evaluations_tell_intervals_sizes_players_ceiling_and_notes():
     text = transcript()
     for part in (
         "0.750 [0.500, 0.875]",
-        "1.500 [1.000, 2.000]",
+        "return 1.500 [1.000, 2.000]",
+        "task return 1.625",
         "n = 128 × 4",
         "pass@4 0.960",
         "random 0.500 [0.400, 0.600]",
@@ -186,6 +189,9 @@ def test_n17_the_start_tells_method_sizes_steps_and_rate():
         ),
         (Result(signals=Signals(warning=3, spike=2)), "Echo Trap: early warning at step 3, spike at step 2", "collapse at"),
         (Result(), "all steps done", "Echo Trap"),
+        (Result(), "all steps done", "rollback"),
+        (Result(rollbacks=((8, 2),)), "1 rollback, from step 8 to 2 (runs/one/rollbacks)", "rollbacks,"),
+        (Result(rollbacks=((38, 20), (61, 40))), "2 rollbacks, from step 38 to 20, from step 61 to 40", "Echo Trap"),
     ],
 )
 def test_n20_n21_the_end_says_exactly_what_helps(result, said, not_said):

@@ -178,7 +178,6 @@ def test_e12_tensorboard_is_an_extra_and_its_absence_is_told_before_the_run_begi
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_events_are_written_beside_the_metrics(tmp_path):
-    pytest.importorskip("tensorboard")
     run = RunDirectory.create(config(tmp_path, "--run.tensorboard", "true"))
     run.append_metrics(1, {"x": 1.0, "y": math.nan})
     run.close()

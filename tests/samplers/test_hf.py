@@ -1,6 +1,8 @@
 """The Hugging Face sampler against plain forward passes and transformers' own generation."""
 
 import copy
+import math
+import re
 
 import numpy as np
 import pytest
@@ -200,9 +202,22 @@ def test_d3_d4_broken_logits_raise_and_never_give_a_token(llama, tokenizer, valu
     with torch.no_grad():
         model.model.embed_tokens.weight[77] = value  # only rows that hold this id break
     requests = [Request(11, (5, 6), 0, 4), Request(12, (5, 77), 0, 4), Request(13, (8,), 0, 4)]
-    with pytest.raises(TrainingError, match=r"slot 12 .*version 0.*last checkpoint"):
+    numbers = torch.cat([parameter.detach().double().flatten() for parameter in llama.parameters()])
+    lost = llama.model.embed_tokens.weight[77].detach().double()
+    norm, count = float((numbers.square().sum() - lost.square().sum()).sqrt()), numbers.numel()
+    words = rf"parameter norm {norm:.6g}, without {lost.numel()} of {count} numbers that are not finite"
+    with pytest.raises(TrainingError, match=rf"slot 12 .*version 0.*{words}.*last checkpoint"):
         sampler.generate(requests, SamplingParams())
     assert len(sampler.generate([requests[0]], SamplingParams())) == 1
+
+
+def test_d4_logits_that_overflow_from_finite_weights_tell_how_large_these_are(tokenizer, llama):
+    model = copy.deepcopy(llama)
+    with torch.no_grad():
+        model.lm_head.weight.fill_(3e38)
+    norm = math.sqrt(model.lm_head.weight.numel()) * 3e38  # the rest is nothing beside it
+    with pytest.raises(TrainingError, match=re.escape(f"parameter norm {norm:.6g}, all numbers finite")):
+        make(model, tokenizer).generate([Request(0, (5, 6), 0, 4)], SamplingParams())
 
 
 def test_a6_ids_equal_to_the_pad_or_end_id_inside_a_context_are_attended(tokenizer, llama):

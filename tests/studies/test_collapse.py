@@ -7,21 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragen.studies.collapse import fall_step, rise_step, smoothed, spike_step
+from ragen.metrics.curves import curve, smoothed
+from ragen.studies.collapse import fall_step, rise_step, spike_step
 
 CURVES = st.lists(st.one_of(st.none(), st.floats(0, 100)), max_size=30)
 
 
-def test_smoothing_is_the_mean_of_the_last_known_values():
-    got = smoothed([4.0, None, 8.0, 0.0], window=2)
-    assert got.tolist() == [4.0, 4.0, 8.0, 4.0]
-    assert np.isnan(smoothed([None, 1.0], window=2)[0])
-    assert smoothed([], window=2).shape == (0,)
-
-
 def by_definition(values, share, window):
     """The first t with s_u < share · max_{v ≤ u} s_v for all u ≥ t, if at least ``window`` steps are left."""
-    s = smoothed(values, window)
+    s = smoothed(curve(values), window)
     for t in range(len(s) - window + 1):
         if all(not math.isnan(s[u]) and s[u] < share * np.nanmax(s[: u + 1]) for u in range(t, len(s))):
             return t + 1

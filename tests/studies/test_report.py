@@ -29,7 +29,6 @@ def files(plan, place, make_done, tmp_path):
     make_done(first, 1, 1, DOWN)
     make_done(second, 1, 3, UP)
     make_done(third, 1, 2, UP)
-    pytest.importorskip("matplotlib")
     return {file.suffix: file for file in write(plan, place, tmp_path / "out")}
 
 

@@ -38,10 +38,19 @@ def test_a_rate_has_students_interval_over_seeds_held_in_0_and_1(tables):
     assert row.interval == (0.0, 1.0)
 
 
-def test_a_number_has_students_interval_without_bounds(tables, plan):
+def test_a_number_has_students_interval_without_bounds(tables, plan, place, make_done):
+    first, second = plan.variants[0].runs
+    make_done(first, 1, 1, UP, **{"rollout/entropy": [1.0] * 20})
+    make_done(second, 1, 3, UP, **{"rollout/entropy": [2.0] * 20})
+    row, _ = summarise(plan, {name: place.record(run) for name, run in plan.runs().items()})["last:rollout/entropy"]
+    assert (row.mean, row.method) == (1.5, "t over seeds")
+    half = 12.706204736 * math.sqrt(0.5) / math.sqrt(2)
+    assert row.interval == pytest.approx((1.5 - half, 1.5 + half))
+
+
+def test_a_number_on_which_all_seeds_agree_has_no_interval(tables):
     row, _ = tables["last:rollout/entropy"]
-    assert row.mean == 1.0
-    assert row.interval == (1.0, 1.0)
+    assert (row.seeds, row.mean, row.interval, row.method) == (2, 1.0, NOTHING, "–")
 
 
 def test_seeds_that_agree_have_the_interval_of_one_runs_instances(tables):

@@ -81,19 +81,17 @@ def preference_pairs(
     ones: the gradients of equal replies cancel. Pairs are in ascending order of (set, better, worse).
     """
     value, content = values.numpy(), None if contents is None else contents.numpy()
-    pairs: list[tuple[int, int]] = []
+    pairs = [np.empty((0, 2), dtype=np.int64)]
     for units in _sets(alike.numpy()):
-        if pairing == "all":
-            candidates = [(i, j) for i in units for j in units]
-        else:
-            candidates = [(units[np.argmax(value[units])], units[np.argmin(value[units])])]
-        least = margin + _rounding(value[units])
-        pairs += [
-            (int(i), int(j))
-            for i, j in candidates
-            if value[i] - value[j] > least and (content is None or content[i] != content[j])
-        ]
-    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+        own = value[units]
+        best, worst = (units, units) if pairing == "all" else (units[[np.argmax(own)]], units[[np.argmin(own)]])
+        least = margin + _rounding(own)
+        for i in best:  # a row of all pairs at a time: memory as the pairs that are found need, not as those looked at
+            below = value[i] - value[worst] > least
+            if content is not None:
+                below &= content[i] != content[worst]
+            pairs.append(np.stack([np.full(below.sum(), i), worst[below]], axis=1))
+    return torch.from_numpy(np.concatenate(pairs))
 
 
 def preference_labels(returns: Tensor, group: Tensor, threshold: float | None) -> Tensor:

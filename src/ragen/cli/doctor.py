@@ -114,19 +114,10 @@ def _model(config: Any, name: str, device: "torch.device") -> Iterator[Finding]:
 
 
 def _memory(config: Any, size: "ModelSize", device: "torch.device") -> Finding:
-    from ragen.models.device import choose_dtype
-    from ragen.models.memory import Activations, available_memory, memory_estimate
+    from ragen.loops.opening import memory_needed
+    from ragen.models.memory import available_memory
 
-    dtype = choose_dtype(config.model.dtype, device, parameters=size.parameters)
-    rank = config.model.lora.rank
-    needed = memory_estimate(
-        size.parameters,
-        dtype,
-        trainable=size.parameters if rank == 0 else min(size.parameters, rank * 30 * size.layers * size.hidden),
-        reference=config.loss.kl_coef > 0 and rank == 0,
-        activations=Activations(config.optim.microbatch_tokens, size.hidden, size.layers, size.vocabulary),
-    )
-    there = available_memory(device)
+    needed, there = memory_needed(size, config, device), available_memory(device)
     state = "ok" if needed <= there else "bad"
     said = f"training needs about {needed / 2**30:.1f} GiB, {there / 2**30:.1f} GiB are free"
     advice = "" if state == "ok" else "; try --model.lora.rank 16 or a smaller --optim.microbatch_tokens"

@@ -27,6 +27,8 @@ COMMANDS = {
     "runs": "list runs and how far they are",
     "show": "print stored trajectories of a run",
     "plot": "draw learning curves of runs",
+    "report": "write a page of runs: summary, curves, every episode",
+    "watch": "follow a training in the browser",
     "envs": "list environments, or the settings of one",
     "presets": "list training presets",
     "doctor": "check machine and model",

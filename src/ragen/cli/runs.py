@@ -1,4 +1,4 @@
-"""List runs: environment, method, steps done and planned, success before and after with 95 % intervals, last step."""
+"""List runs: environment, method, steps done and planned, rollbacks, success before and after with intervals, last step."""
 
 import argparse
 import sys
@@ -55,18 +55,19 @@ def _nothing_in(root: Path) -> str:
 
 
 def _row(run: "RunDirectory") -> tuple[str, ...]:
-    from ragen.runs.summary import eval_points, method_name
+    from ragen.runs.summary import eval_points, method_name, rollback_count
 
     metrics = run.metrics()
     done = metrics[-1]["step"] if metrics else 0
     by_name = {point.name: str(point) for point in eval_points(run)}
+    rollbacks = len(run.rollbacks())
     took = metrics[-1].get("time/step_s") if metrics else None
     when = datetime.fromtimestamp(_last_time(run.path)).astimezone()
     return (
         run.path.name,
         str(run.config.env.get("name")),
         method_name(run.config),
-        f"{done}/{run.config.steps}",
+        f"{done}/{run.config.steps}" + (f", {rollback_count(rollbacks)}" if rollbacks else ""),
         f"{by_name.get('before', '–')} → {by_name.get('after', '–')}",
         f"{when:%Y-%m-%d %H:%M}" + (f" ({took:.1f} s)" if took is not None else ""),
     )

@@ -54,6 +54,8 @@ Another environment or advantage rule than the preset's begins with its own sett
 bounds, where they bound something else than the preset's: over a preset with `clip_high: 0.28`, `--loss gspo` has 0.0004 and
 `--loss cispo` 0.28. The rest of the section `loss` stays. A key in a file may be dotted: `rollout.groups: 4`.
 An environment's name may be `FILE.py:Class`, see [environments.md](environments.md#your-own).
+A new run refuses a changed setting that cannot count beside the others (`reward.coef` without `reward.process`), and names
+what it needs; not what stands beside something switched off (`eval.episodes 0`).
 
 `filter.strategy` chooses the groups that train, by the standard deviation of their returns (`filter.metric`: or by the mean
 or the spread of their members' token entropy or length): `none` all of them;

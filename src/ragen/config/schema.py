@@ -167,7 +167,8 @@ class LossConfig(Settings):
     sft_demonstrations: int = Field(32, ge=1, description="demonstration episodes a training step")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
         "trajectory-mean",
-        description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant",
+        description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant "
+        "(dpo, step_dpo, kto: of entropy bonus and KL term only)",
     )
     length_constant: float = Field(256.0, ge=1, description="divisor of 'trajectory-sum'")
     entropy_coef: float = Field(0.001, ge=0, le=COEF, description="weight of the entropy bonus")

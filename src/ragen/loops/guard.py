@@ -1,17 +1,19 @@
 """Watching a run: what the Echo-Trap detector says at each step, and the return to an earlier checkpoint."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ragen.config.schema import Config
 from ragen.errors import CheckpointError, TrainingError
 from ragen.loops.session import Session, after_rollbacks
-from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
+from ragen.metrics.echo_trap import Signals
 from ragen.runs.checkpoints import verify
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
-from ragen.runs.summary import ECHO_TRAP
+from ragen.runs.summary import ECHO_TRAP, rollback_count, signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,8 @@ class Guard:
     """Looks at the metrics of every step, beginning with those that a resumed run has on disk."""
 
     def __init__(self, session: Session) -> None:
-        trap = session.config.echo_trap
         self._run, self._rollbacks = session.run, session.carried.rollbacks
-        self._trap, self._settings = trap, TrapSettings(trap.window, trap.drop, trap.spike, trap.solved)
+        self._trap = session.config.echo_trap
         self._rows: list[Mapping[str, Any]] = list(session.run.metrics())
         self.signals = self._detect()
 
@@ -47,7 +48,7 @@ class Guard:
             return Verdict(found, messages)
         why = f"{ECHO_TRAP} at step {step}"
         if action == "rollback" and self._rollbacks >= self._trap.max_rollbacks:
-            why += f", after {self._rollbacks} rollbacks"
+            why += f", after {rollback_count(self._rollbacks)}"
         elif action == "rollback":
             target = self._target(step - 2 * self._trap.window)
             if target is not None:
@@ -63,7 +64,7 @@ class Guard:
         return None
 
     def _detect(self) -> Signals:
-        return NOTHING if self._trap.action == "off" else detect(self._rows, self._settings)
+        return signals(self._run.config, self._rows)
 
 
 def _messages(signals: Signals, step: int, metrics: Mapping[str, float]) -> Iterator[str]:
@@ -75,6 +76,29 @@ def _messages(signals: Signals, step: int, metrics: Mapping[str, float]) -> Iter
         yield f"Echo Trap, spike at step {step}: gradient norm {metrics['update/grad_norm']:.3g}; docs/collapse.md"
     if signals.collapsed == step:
         yield f"Echo Trap, collapse at step {step}: {success}; docs/collapse.md"
+
+
+def announced(config: Config, kept: Sequence[int], start: int) -> Iterator[str]:
+    """What a run must know that acts on warnings from step ``start`` on: whether one can come, and where it would return to.
+
+    ``kept`` are the steps of the checkpoints there are to return to.
+    """
+    trap, run = config.echo_trap, config.run
+    back = 2 * trap.window
+    if trap.action in ("stop", "rollback") and config.steps < back + 2:
+        yield f"Echo Trap: no warning can come before step {back + 2} (2 · echo_trap.window + 2), where this run has ended"
+    elif trap.action == "rollback":
+        first = min(kept, default=None)
+        later = [step for step in kept if step != first]
+        then = back + min(later, default=(start // run.checkpoint_every + 1) * run.checkpoint_every)
+        when = "every warning" if then > config.steps else f"a warning before step {then}"
+        does = "stops the run" if first is None else f"returns to step {first}"
+        closer = math.ceil((back - 1) / (run.keep - 1))
+        remedy = f"; run.checkpoint_every {closer} would keep closer ones" if closer < run.checkpoint_every else ""
+        yield (
+            f"Echo Trap: a rollback goes to the newest checkpoint at least {back} steps before the warning, one is made "
+            f"every {run.checkpoint_every} steps: {when} {does}{remedy}"
+        )
 
 
 def roll_back(s: Session, target: int, signals: Signals, listener: Listener) -> Session:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from ragen.algos.advantages import AdvantageEstimator
+from ragen.algos.advantages import AdvantageEstimator, advantages
 from ragen.config.schema import Config
 from ragen.learn.checkpoint import load_state
 from ragen.learn.lora import Lora
@@ -19,8 +19,9 @@ from ragen.loops.session import Session, after_rollbacks, build_optimizer
 from ragen.loops.warmup import starting_model
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model
-from ragen.models.memory import Activations, check_memory, memory_estimate, model_size
+from ragen.models.memory import Activations, ModelSize, check_memory, memory_estimate, model_size
 from ragen.models.resolve import resolve_model
+from ragen.rollout.instances import check_first_prompt
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
 from ragen.runs.resume import ResumePoint
@@ -38,8 +39,11 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     # adapters and the reference belong to the model RL began with; anything else is whole in the checkpoint
     from_start = point is None or config.model.lora.rank > 0 or needs_reference(config)
     known = None if from_start or point is None else point.checkpoint
-    _check_memory(known or resolve_model(config.model.name), config, estimator)
+    device = choose_device(config.model.device)
+    size = model_size(known or resolve_model(config.model.name), trust_remote_code=config.model.trust_remote_code)
+    check_memory(memory_needed(size, config, device), device)
     agent = build_agent(known or starting_model(config, plan.world, plan.held_out, listener), config.model, config.rollout)
+    _check_first_prompts(plan, agent)
     threads = torch.get_num_threads()
     dtype = str(agent.dtype).removeprefix("torch.")
     listener.on_message(f"device {agent.device} · {dtype} · {threads} thread{'s' if threads > 1 else ''}")
@@ -72,15 +76,37 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     return session
 
 
+def memory_needed(size: ModelSize, config: Config, device: torch.device) -> int:
+    """Bytes a run with these settings needs at its peak, roughly: model, separate critic, reference, one micro-batch."""
+    rank = config.model.lora.rank
+    trainable = min(size.parameters, rank * LORA_WIDTH * size.layers * size.hidden) if rank else size.parameters
+    separate = "values" in advantages.get(config.advantage.name).needs and config.optim.critic == "separate"
+    return memory_estimate(
+        size.parameters,
+        choose_dtype(config.model.dtype, device, parameters=size.parameters),
+        trainable=trainable,
+        critic=size.parameters if separate else 0,
+        reference=needs_reference(config) and rank == 0,
+        activations=Activations(config.optim.microbatch_tokens, size.hidden, size.layers, size.vocabulary),
+    )
+
+
+def _check_first_prompts(plan: Plan, agent: Agent) -> None:
+    """Raise ConfigError where the context holds no first prompt of an environment that the run trains or evaluates on."""
+    rules = build_rules(plan.config.rollout, agent.max_context)
+    for world in (*plan.stages, plan.world, *(plan.others if plan.config.eval.episodes else ())):
+        check_first_prompt(world.name, world.make, agent.renderer, rules)
+
+
 def _policy(agent: Agent, config: Config, estimator: AdvantageEstimator) -> Policy:
     critic: CriticKind = config.optim.critic if "values" in estimator.needs else "none"
-    lora = config.model.lora
+    lora, trust = config.model.lora, config.model.trust_remote_code
     return Policy(
         agent.model,
         dtype=agent.dtype,
         pad_id=agent.tokenizer.pad_token_id,
         critic=critic,
-        critic_model=load_model(agent.path, device=agent.device) if critic == "separate" else None,
+        critic_model=load_model(agent.path, device=agent.device, trust_remote_code=trust) if critic == "separate" else None,
         temperature=config.rollout.temperature,
         lora=Lora(lora.rank, lora.alpha, lora.targets, seed=config.seed) if lora.rank else None,
     )
@@ -91,20 +117,3 @@ def _restored(point: ResumePoint, policy: Policy, optimizer: Optimizer) -> RunDi
     point.run.cut_after(point.step)
     point.run.write_config()
     return point.run
-
-
-def _check_memory(path: Path, config: Config, estimator: AdvantageEstimator) -> None:
-    size = model_size(path)
-    device = choose_device(config.model.device)
-    rank = config.model.lora.rank
-    trainable = min(size.parameters, rank * LORA_WIDTH * size.layers * size.hidden) if rank else size.parameters
-    separate = "values" in estimator.needs and config.optim.critic == "separate"
-    needed = memory_estimate(
-        size.parameters,
-        choose_dtype(config.model.dtype, device, parameters=size.parameters),
-        trainable=trainable,
-        critic=size.parameters if separate else 0,
-        reference=needs_reference(config) and rank == 0,
-        activations=Activations(config.optim.microbatch_tokens, size.hidden, size.layers, size.vocabulary),
-    )
-    check_memory(needed, device)

@@ -13,6 +13,7 @@ from ragen.learn.lora import require_peft
 from ragen.loops.carried import Carried
 from ragen.loops.compose import World, build_shaping, build_world
 from ragen.loops.demonstrations import mixed_specs, oracle_problems
+from ragen.loops.effects import effect_problems
 from ragen.loops.loss_checks import loss_problems
 from ragen.loops.requirements import rule_problems
 from ragen.models.device import choose_device
@@ -40,8 +41,11 @@ def with_environment(config: Config, env: type[Environment] | EnvironmentFactory
     return config.model_copy(update={"env": dict(build_world(config.env, env).spec)})
 
 
-def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None) -> Plan:
-    """Check everything that can be checked without a model."""
+def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None, resumed: bool = False) -> Plan:
+    """Check everything that can be checked without a model.
+
+    A ``resumed`` run may carry settings that no longer count: it cannot change them, only what they depend on.
+    """
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     choose_device(config.model.device)
@@ -52,6 +56,7 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
     problems = [*loss_problems(config), *oracle_problems(config, world), *rule_problems(config, estimator, world.make)]
+    problems += [] if resumed else effect_problems(config)
     if problems:
         raise ConfigError("\n".join(problems))
     shaping = build_shaping(config.reward, world)

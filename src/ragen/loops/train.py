@@ -10,7 +10,7 @@ from pathlib import Path
 from ragen.config.schema import Config
 from ragen.envs import Environment
 from ragen.loops.carried import Carried
-from ragen.loops.guard import Guard, naming_the_checkpoint, roll_back
+from ragen.loops.guard import Guard, announced, naming_the_checkpoint, roll_back
 from ragen.loops.opening import open_session
 from ragen.loops.plan import plan_session, with_environment
 from ragen.loops.run_evaluations import evaluate_all, stored_report
@@ -30,7 +30,8 @@ DONE = "all steps done"
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """What a run came to: its directory, the steps done of those ``planned``, why it stopped, evaluations before and after
-    (None: not made), the metrics of the steps made now, and what the Echo-Trap detector saw.
+    (None: not made), the metrics of the steps made now, what the Echo-Trap detector saw, and from which step to which it was
+    rolled back.
     """
 
     run: Path
@@ -41,6 +42,7 @@ class TrainResult:
     after: EvalReport | None
     history: tuple[Mapping[str, float], ...]
     signals: Signals = NOTHING
+    rollbacks: tuple[tuple[int, int], ...] = ()
 
 
 def train(
@@ -65,7 +67,7 @@ def train(
     with resumed(resume, config) as point:
         done = finished(point)
         if done is None:
-            plan = plan_session(point.run.config, env=env)
+            plan = plan_session(point.run.config, env=env, resumed=True)
             return _run(open_session(plan, point.run.path, listener, point), listener)
         listener.on_end(done)
         return done
@@ -79,7 +81,7 @@ def finished(point: ResumePoint) -> TrainResult | None:
     if point.step < config.steps or None in [stored_report(run, each, point.step) for each in names]:
         return None
     before, after = stored_report(run, "before", 0), stored_report(run, name, point.step)
-    return TrainResult(run.path, point.step, config.steps, DONE, before, after, ())
+    return TrainResult(run.path, point.step, config.steps, DONE, before, after, (), rollbacks=run.rollbacks())
 
 
 def _run(session: Session, listener: Listener) -> TrainResult:
@@ -100,6 +102,8 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
     history: dict[int, Mapping[str, float]] = {}
     guard, carried, reason = Guard(session), session.carried, ""
     if done < config.steps:
+        for message in announced(config, run.checkpoints.regular_steps(), done):
+            listener.on_message(message)
         listener.on_phase("train", config.steps - done)
     while done < config.steps and not interrupt():
         try:
@@ -127,7 +131,8 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
         session.checkpoint(done, carried)
     after = evaluate_all(session, "after", done, listener, interrupt) if config.steps else before
     reason = INTERRUPTED if interrupt() else reason or DONE
-    return TrainResult(run.path, done, config.steps, reason, before, after, tuple(history.values()), guard.signals)
+    made = tuple(history.values())
+    return TrainResult(run.path, done, config.steps, reason, before, after, made, guard.signals, run.rollbacks())
 
 
 def record(s: Session, step: int, metrics: Mapping[str, float], messages: Sequence[str], listener: Listener) -> None:

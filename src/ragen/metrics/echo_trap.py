@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from ragen.metrics.curves import SHARE, SPIKE, WINDOW, Bools, Floats, curve, last, smoothed, spikes
+from ragen.metrics.intervals import t_quantile
 
 PATIENCE = 3  # steps in a row for which a fall must hold
 CERTAINTY = 3.0  # standard errors by which a level must have fallen
+FEW = 10  # healthy steps: of fewer the spread itself is hardly known, and Student's t of the same certainty takes its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +25,9 @@ class TrapSettings:
     multiple of the median gradient norm; ``solved``: success rate from which on falling levels are what success looks like.
     """
 
-    window: int = 5
-    drop: float = 0.5
-    spike: float = 5.0
+    window: int = WINDOW
+    drop: float = SHARE
+    spike: float = SPIKE
     solved: float = 0.9
 
 
@@ -54,20 +53,23 @@ NOTHING = Signals()
 def detect(history: Sequence[Mapping[str, float | None]], settings: TrapSettings = TrapSettings()) -> Signals:
     """The signals of a run from its metrics, one mapping a step as in ``metrics.jsonl`` (``step`` and ``METRICS``' names).
 
-    **Level**: x̄_t is the mean of x over the last w = ``window`` steps (none where one of them lacks x); the healthy level
-    μ_t and spread σ_t are mean and standard deviation of x over all n ≥ w steps before those. **Fallen**: x̄_t < drop · μ_t
-    and μ_t − x̄_t > 3 σ_t √(1/w + 1/n), at three steps in a row: a step of few groups is noisy, and how noisy the run's own
-    past tells.
+    **Level**: x̄_t is the mean of x over the last w = ``window`` steps (none where one of them lacks x). **Fallen** at
+    t: at each of the three steps u = t − 2, t − 1, t is x̄_u < drop · μ and μ − x̄_u > c σ √(1/w + 1/n), where the
+    healthy level μ and spread σ are mean and standard deviation of x over all n ≥ w steps before the *first* of the
+    three windows, and c is 3, or for n < 10 the quantile of Student's t_{n−1} of the same certainty. One step of few
+    groups is noisy, hence three; how noisy the run's own past tells. What falls must not enter the level it fell from,
+    hence one healthy level for all three: a lasting fall to nothing from n steps with μ > c σ √(1/w + 1/n) is seen at
+    its (w + 2)-th step at the latest.
 
     - *reward std*: the in-group std has fallen, beyond what a rising mean explains. Since σ² ≤ (best − m)(m − worst)
       (Bhatia and Davis, 2000), its healthy level and spread are first multiplied by
-      min(1, √((best − m̄_t) / (best − μ_t(m)))), m the mean return and best the largest return seen so far.
+      min(1, √((best − m̄_u) / (best − μ(m)))), m the mean return and best the largest return seen so far.
     - *entropy*, *repetition*: the token entropy, and 1 − self-similarity, have fallen while the mean return is below its own
       healthy level: nothing was bought with them.
     - **warning**: reward std, or entropy and repetition together, while the success rate's level is below ``solved``: where
       everything succeeds all of them fall. Entropy alone gives none: a healthy one falls by any factor.
-    - **spike**: a gradient norm of ``spike`` times the median of all earlier ones, or more, larger than each of them; there
-      must be 2w of them, and success below ``solved``.
+    - **spike**: a gradient norm of more than ``spike`` times the median of all earlier ones, and larger than each of them;
+      there must be 2w of them, and success below ``solved``.
     - **collapsed**: the success rate has fallen.
 
     Scaling or shifting all rewards by constants (a positive factor), or scaling entropies or gradients, changes nothing. A
@@ -77,11 +79,12 @@ def detect(history: Sequence[Mapping[str, float | None]], settings: TrapSettings
         return NOTHING
     steps = [int(row["step"] or 0) for row in history]
     success = _Curve(_column(history, "rollout/success"), settings)
-    unsolved = ~(success.level >= settings.solved)
+    unsolved = ~(success.levels[:, -1] >= settings.solved)
     fired = dict(zip(WATCHED, _falls(history, settings), strict=True))
     warning = _first((fired["reward std"] | (fired["entropy"] & fired["repetition"])) & unsolved)
-    spike = _first(_spikes(_column(history, "update/grad_norm"), settings) & unsolved & ~np.isnan(success.level))
-    collapsed = _first(_held(success.fallen()))
+    peaks = _peaks(_column(history, "update/grad_norm"), settings)
+    spike = _first(peaks & unsolved & ~np.isnan(success.levels[:, -1]))
+    collapsed = _first(success.fallen())
     return Signals(
         warning=None if warning is None else steps[warning],
         fired=() if warning is None else tuple(name for name in WATCHED if fired[name][warning]),
@@ -91,64 +94,63 @@ def detect(history: Sequence[Mapping[str, float | None]], settings: TrapSettings
 
 
 class _Curve:
-    """A metric's ``level`` (T,) over the last steps; ``healthy``, that of all before, and its ``error``, σ √(1/w + 1/n)."""
+    """A metric's ``levels`` (T, 3) at each step and the two before; ``healthy`` (T, 1), the mean of all values before the
+    windows of these, and its ``noise``, c σ √(1/w + 1/n): how far chance alone may take a level.
+    """
 
     def __init__(self, values: Floats, settings: TrapSettings) -> None:
         self.drop, window = settings.drop, settings.window
+        self.levels = last(smoothed(values, window, least=window), PATIENCE)
         known = ~np.isnan(values)
         origin = values[known.argmax()] if known.any() else 0.0  # sums of differences: exact where nothing changes
-        self.level: Floats = origin + _windows(values - origin, window).mean(axis=1)
         apart = np.where(known, values - origin, 0.0)
-        count, total, squares = (_before(window, part) for part in (known.astype(np.float64), apart, apart**2))
+        parts = known.astype(np.float64), apart, apart**2
+        count, total, squares = (_before(window + PATIENCE - 1, part)[:, None] for part in parts)
         count[count < window] = math.nan
         self.healthy: Floats = origin + total / count
         variance = np.maximum(squares / count - (total / count) ** 2, 0) * count / (count - 1)
-        self.error: Floats = np.sqrt(variance * (1 / window + 1 / count))
+        self.noise: Floats = _errors(count) * np.sqrt(variance * (1 / window + 1 / count))
 
-    def fallen(self, explained: Floats | float = 1.0) -> Bools:
-        """Where the level lies below the healthy one times ``explained``; a comparison with NaN is False."""
+    def fallen(self, explained: Floats | float = 1.0, *, where: Bools | bool = True) -> Bools:
+        """Where all levels lie below the healthy one times ``explained``, and ``where`` holds, (T,); NaN lies nowhere."""
         healthy = self.healthy * explained
-        fallen: Bools = (self.level < self.drop * healthy) & (healthy - self.level > CERTAINTY * self.error * explained)
+        low = (self.levels < self.drop * healthy) & (healthy - self.levels > self.noise * explained)
+        fallen: Bools = np.logical_and.reduce(low & where, axis=1)
         return fallen
+
+
+def _errors(count: Floats) -> Floats:
+    """The standard errors c by which a level must have fallen, for each number of healthy steps (2 or more; or NaN)."""
+    errors = np.full(count.shape, CERTAINTY)
+    for n in np.unique(count[count < FEW]):
+        errors[count == n] = t_quantile(math.erf(CERTAINTY / math.sqrt(2)), int(n) - 1)
+    return errors
 
 
 def _falls(history: Sequence[Mapping[str, float | None]], settings: TrapSettings) -> tuple[Bools, Bools, Bools]:
     """Where each of ``WATCHED`` has fallen without an excuse, (T,) each."""
     mean = _Curve(_column(history, "rollout/return_mean"), settings)
-    best = np.fmax.accumulate(_column(history, "rollout/return_max"))
-    room, room_before = np.maximum(best - mean.level, 0), np.maximum(best - mean.healthy, 0)
+    best = np.fmax.accumulate(_column(history, "rollout/return_max"))[:, None]
+    room, room_before = np.maximum(best - mean.levels, 0), np.maximum(best - mean.healthy, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         explained = np.fmin(1.0, np.sqrt(room / room_before))
     std = _Curve(_column(history, "rollout/return_std"), settings).fallen(explained)
-    idle = mean.level < mean.healthy
-    entropy = _Curve(_column(history, "rollout/entropy"), settings).fallen() & idle
-    distance = _Curve(1 - _column(history, "rollout/self_similarity"), settings).fallen() & idle
-    return _held(std), _held(entropy), _held(distance)
+    idle = mean.levels < mean.healthy
+    entropy = _Curve(_column(history, "rollout/entropy"), settings).fallen(where=idle)
+    distance = _Curve(1 - _column(history, "rollout/self_similarity"), settings).fallen(where=idle)
+    return std, entropy, distance
 
 
-def _spikes(norms: Floats, settings: TrapSettings) -> Bools:
+def _peaks(norms: Floats, settings: TrapSettings) -> Bools:
     """Where a gradient norm stands out from all earlier ones, (T,)."""
-    spikes = np.zeros(len(norms), dtype=np.bool_)
-    for t in np.flatnonzero(norms > np.fmax.accumulate(np.concatenate([[-math.inf], norms[:-1]]))):
-        earlier = norms[:t][~np.isnan(norms[:t])]
-        spikes[t] = len(earlier) >= 2 * settings.window and norms[t] >= settings.spike * np.median(earlier)
-    return spikes
+    highest = last(np.fmax.accumulate(norms), 2)[:, 0]
+    peaks: Bools = spikes(norms, settings.spike, least=2 * settings.window) & (norms > highest)
+    return peaks
 
 
-def _held(flags: Bools) -> Bools:
-    """Where a flag has been set for PATIENCE steps in a row."""
-    held: Bools = (_windows(flags.astype(np.float64), PATIENCE) == 1).all(axis=1)
-    return held
-
-
-def _windows(values: Floats, size: int) -> Floats:
-    """The last ``size`` values of each step, (T, size), NaN before the first."""
-    return sliding_window_view(np.concatenate([np.full(size - 1, math.nan), values]), size)
-
-
-def _before(window: int, values: Floats) -> Floats:
-    """Sum of the values up to ``window`` steps ago, (T,)."""
-    return np.concatenate([np.zeros(window), np.cumsum(values)])[: len(values)]
+def _before(steps: int, values: Floats) -> Floats:
+    """Sum of the values up to ``steps`` ago, (T,)."""
+    return np.concatenate([np.zeros(steps), np.cumsum(values)])[: len(values)]
 
 
 def _first(flags: Bools) -> int | None:
@@ -157,4 +159,4 @@ def _first(flags: Bools) -> int | None:
 
 def _column(history: Sequence[Mapping[str, float | None]], name: str) -> Floats:
     """A metric over the steps (T,), NaN where it is not recorded."""
-    return np.array([math.nan if (value := row.get(name)) is None else value for row in history], dtype=np.float64)
+    return curve([row.get(name) for row in history])

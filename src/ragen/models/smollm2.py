@@ -104,7 +104,7 @@ def convert(gguf: Path, target: Path) -> None:
     """Save the model in a GGUF file as a float32 Hugging Face directory; ModelError where transformers refuses it."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    log.info("%s: converting (once; about 540 MB on disk)", NAME)
+    log.info("%s: converting (once, about half a minute; about 540 MB on disk)", NAME)
     with quiet_transformers(), redirect_stderr(StringIO()):  # its progress bar ignores the setting; errors still raise
         try:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)

@@ -1,11 +1,14 @@
 """Which instances are played: training apart from evaluation, by seed and by content."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ragen.envs.guard import Guarded, guarded
 from ragen.errors import ConfigError, EnvironmentFault
-from ragen.rollout.runner import EnvironmentFactory, EpisodeSpec
+from ragen.rollout.contexts import TokenContext
+from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
 from ragen.seeding import derive, generator
+from ragen.text.chat import ChatRenderer
 
 MAX_TRIES = 200
 PROBES = 8
@@ -58,6 +61,26 @@ def check_start(make_env: EnvironmentFactory) -> None:
         EnvironmentFault: none of PROBES instances is without a fault; the first one.
     """
     _sound(make_env, lambda env, turn: env.step(turn[0]))
+
+
+def check_first_prompt(env: str, make_env: EnvironmentFactory, renderer: ChatRenderer, rules: Rules) -> None:
+    """Begin an episode on each of PROBES instances until one can, so that a context too small for all is known early.
+
+    Raises:
+        ConfigError: the first prompt and a reply fit into the context on none of them; what the first one said.
+        TemplateError: the renderer cannot do what the context policy asks for.
+    """
+    refused: list[ConfigError] = []
+    for seed in range(PROBES):
+        spec = EpisodeSpec(env, group=0, member=0, instance_seed=seed, dynamics_seed=0, sampling_seed=0)
+        with suppress(EnvironmentFault):
+            fault = EpisodeRunner(spec, make_env(), TokenContext(renderer, rules.context), rules).fault
+            if fault is None:
+                return
+            if isinstance(fault, ConfigError):
+                refused.append(fault)
+    if refused:
+        raise refused[0]
 
 
 def _sound(make_env: EnvironmentFactory, then: Callable[[Guarded, Sequence[str]], object]) -> Guarded:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ragen.config.schema import Config
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
-from ragen.runs.summary import ECHO_TRAP, paper_name
+from ragen.runs.summary import ECHO_TRAP, paper_name, rollback_count
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
@@ -69,13 +69,14 @@ def start_lines(config: Config, run_dir: Path | None) -> list[str]:
 
 
 def eval_lines(name: str, report: Any) -> list[str]:
-    """An evaluation in words: success and return with intervals, then what stands beside them."""
+    """An evaluation in words: success and return with intervals, the task return, then what stands beside them."""
     below, above = report.return_interval
     count = f"{report.episodes} × {report.samples}" if report.samples > 1 else str(report.episodes)
     lines = _wrapped(
         [
             f"{name}: success {_rate(report)}",
             f"return {report.total_return:.3f} [{below:.3f}, {above:.3f}]",
+            f"task return {report.task_return:.3f}",
             f"n = {count}",
             f"T = {report.temperature:g}",
             "95 % intervals",
@@ -105,10 +106,18 @@ def end_lines(result: Any) -> list[str]:
     lines = [f"{result.stopped} after step {result.steps}"]
     if result.before is not None and result.after is not None and result.before is not result.after:
         lines.append(f"success before {_rate(result.before)} → after {_rate(result.after)}")
+    if result.rollbacks:
+        steps = ", ".join(f"from step {at} to {to}" for at, to in result.rollbacks)
+        lines.append(f"{rollback_count(len(result.rollbacks))}, {steps} ({result.run}/rollbacks)")
     seen = {"early warning": result.signals.warning, "spike": result.signals.spike, "collapse": result.signals.collapsed}
     given = [f"{name} at step {step}" for name, step in seen.items() if step is not None]
     lines += [f"Echo Trap: {', '.join(given)} (docs/collapse.md)"] if given else []
-    return [*lines, f"run: {result.run}", f"look:   ragen show {result.run}", *_next_lines(result)]
+    return [
+        *lines,
+        f"run: {result.run}",
+        f"look:   ragen show {result.run}   (in a browser: ragen report {result.run})",
+        *_next_lines(result),
+    ]
 
 
 def _next_lines(result: Any) -> list[str]:

@@ -99,7 +99,7 @@ class RunDirectory:
         self, step: int, groups: Sequence[Group], errors: Sequence[Trajectory] = (), advantages: Advantages | None = None
     ) -> None:
         """Store the episodes of ``step``; ``advantages[(group index, member)]`` holds each turn's mean advantage."""
-        write_trajectories(self._trajectory_file(step), stored_trajectories(groups, errors, advantages))
+        write_trajectories(self.trajectory_file(step), stored_trajectories(groups, errors, advantages))
 
     def trajectories(self, step: int | None = None) -> list[StoredTrajectory]:
         """The stored episodes of ``step`` (None: the last one stored)."""
@@ -109,7 +109,7 @@ class RunDirectory:
         wanted = steps[-1] if step is None else step
         if wanted not in steps:
             raise CheckpointError(f"no trajectories of step {wanted} in '{self.path}'; stored: {_ranges(steps)}")
-        return list(read_trajectories(self._trajectory_file(wanted)))
+        return list(read_trajectories(self.trajectory_file(wanted)))
 
     def trajectory_steps(self) -> list[int]:
         """The steps whose trajectories are stored."""
@@ -131,11 +131,22 @@ class RunDirectory:
         write_text(folder / f"rollback-{number}.jsonl", "".join(map(to_line, abandoned)))
         write_text(folder / f"rollback-{number}.json", json.dumps(plain(event), indent=1) + "\n")
 
+    def rollbacks(self) -> tuple[tuple[int, int], ...]:
+        """From which step to which the run was returned, in order. Raises CheckpointError for a damaged file."""
+        advice = "it only tells of a rollback, move it away to go on"
+        events = [read_json(file, advice) for file in (self.path / "rollbacks").glob("rollback-*.json")]
+        try:
+            numbered = sorted((int(e["rollback"]), int(e["at_step"]), int(e["to_step"])) for e in events)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"'{self.path / 'rollbacks'}' holds a damaged file ({error!r}): {advice}") from None
+        return tuple((at, to) for _, at, to in numbered)
+
     def check(self) -> None:
         """Read what going on with the run needs; raises CheckpointError where a file is damaged."""
         self.metrics()
         self.starts()
         self.evaluations()
+        self.rollbacks()
 
     def cut_after(self, step: int) -> None:
         """Forget what was recorded after ``step``: a resumed run records it again.
@@ -147,7 +158,7 @@ class RunDirectory:
             clean_temporary(self.path)
             cut_lines(self.path / "metrics.jsonl", step)
             for later in [s for s in self.trajectory_steps() if s > step]:
-                self._trajectory_file(later).unlink()
+                self.trajectory_file(later).unlink()
             for name, made in ((name, report["step"]) for name, report in self.evaluations().items()):
                 if made > step:
                     self._eval_file(name).unlink()
@@ -164,7 +175,8 @@ class RunDirectory:
     def _eval_file(self, name: str) -> Path:
         return self.path / "eval" / f"{name}.json"
 
-    def _trajectory_file(self, step: int) -> Path:
+    def trajectory_file(self, step: int) -> Path:
+        """Where the trajectories of ``step`` are stored, if they are."""
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from ragen.errors import CheckpointError
 from ragen.filelock import acquire, release
 from ragen.runs.disk import clear_disk_errors
@@ -31,6 +33,12 @@ def locked(path: Path, what: str = "run", naming: str = "--run.name") -> Iterato
         yield
     finally:
         release(file, handle)
+
+
+def writer(path: Path) -> int | None:
+    """The process that writes to the run directory ``path``, by its number, or None (a killed one leaves its number)."""
+    owner = _owner(path / LOCK)
+    return int(owner) if owner.isascii() and owner.isdigit() and psutil.pid_exists(int(owner)) else None
 
 
 def _owner(file: Path) -> str:

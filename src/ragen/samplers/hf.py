@@ -1,5 +1,6 @@
 """A sampler that decodes any Hugging Face causal LM in batches with its own loop."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ class HFSampler:
             logits = self._engine.step(torch.from_numpy(newest).to(device), torch.from_numpy(alive).to(device))
             steps = np.minimum(replies.counts[order], longest - 1)
             draw = self._draw(logits, torch.from_numpy(uniforms[order, steps]).to(device), params)
-            _refuse(draw, [requests[i].slot for i in order], alive, self.version)
+            _refuse(draw, [requests[i].slot for i in order], alive, self.version, self._module)
             newest = draw.ids.cpu().numpy()
             _record(replies, order[alive], draw, torch.from_numpy(alive))
             if hear is not None:
@@ -218,13 +219,27 @@ def _validate(requests: Sequence[Request]) -> None:
             )
 
 
-def _refuse(draw: Draw, slots: Sequence[int], alive: NDArray[np.bool_], version: int) -> None:
+def _refuse(draw: Draw, slots: Sequence[int], alive: NDArray[np.bool_], version: int, model: torch.nn.Module) -> None:
     bad = [slots[row] for row in draw.bad if alive[row]]
     if bad:
         raise TrainingError(
             f"the model gave NaN or infinite logits for slot {bad[0]} ({len(bad)} of {int(alive.sum())} rows, weights of "
-            f"version {version}): its weights are broken. Go back to the last checkpoint with a lower learning rate"
+            f"version {version}): its weights are broken ({_norm_in_words(model)}). Go back to the last checkpoint with a "
+            "lower learning rate"
         )
+
+
+def _norm_in_words(model: torch.nn.Module) -> str:
+    """The L2 norm of all parameters, of their finite numbers alone where some are not, and how many those are."""
+    square, broken, count = 0.0, 0, 0
+    for parameter in model.parameters():
+        value = parameter.detach()
+        finite = value.isfinite()
+        square += float(torch.linalg.vector_norm(value.where(finite, 0.0), dtype=torch.float64)) ** 2
+        broken += value.numel() - int(finite.sum())
+        count += value.numel()
+    norm = f"parameter norm {math.sqrt(square):.6g}"
+    return f"{norm}, without {broken} of {count} numbers that are not finite" if broken else f"{norm}, all numbers finite"
 
 
 def _record(replies: _Replies, which: NDArray[np.int64], draw: Draw, alive: Tensor) -> None:

@@ -13,10 +13,10 @@ from ragen.studies.summary import Interval, Row
 
 Table = list[list[str]]
 INTERVALS = (
-    "Intervals are 95 %. Rates and numbers: Student's t over the seeds; where there is one seed, or all seeds agree, a rate "
-    "has the interval of one run's fixed instances. Events: the seeds in which it happened of those run, with Wilson's "
-    "interval, and the steps. Differences: variant − baseline, paired by seed, t over the pairs. All runs share the same "
-    "evaluation instances: intervals over seeds say nothing about other instances."
+    "Intervals are 95 %. Rates and numbers: Student's t over the seeds; where there is one seed, or all seeds agree, "
+    "a rate has the interval of one run's fixed instances and a number has none. Events: the seeds in which it happened of "
+    "those run, with Wilson's interval, and the steps. Differences: variant − baseline, paired by seed, t over the pairs. "
+    "All runs share the same evaluation instances: intervals over seeds say nothing about other instances."
 )
 
 

@@ -42,8 +42,9 @@ def summarise(plan: Plan, records: Mapping[str, Record]) -> dict[str, list[Row]]
 
     Intervals are 95 %. Over two or more seeds that differ: Student's t over the seeds' values (the evaluation instances are
     the same in all runs, so it holds for these instances), held in [0, 1] for a rate. One seed, or seeds that all agree:
-    Wilson over the instances of one run, for a rate. A step's share of seeds: Wilson over seeds. A difference: t over the
-    seeds that both variants have, paired by seed (runs of one seed share warm-up and training instances).
+    Wilson over the instances of one run for a rate, none for a number. A step's share of seeds: Wilson over seeds. A
+    difference: t over the seeds that both variants have, paired by seed (runs of one seed share warm-up and training
+    instances).
     """
     tables = {}
     for outcome in map(parse_outcome, plan.study.outcomes):
@@ -79,7 +80,7 @@ def _interval(numbers: Sequence[float], reports: Sequence[EvalReport]) -> tuple[
     if reports and len(set(numbers)) == 1:
         interval, method = rate_interval(reports[0].outcomes)
         return interval, f"{method} of one run"
-    if len(numbers) == 1:
+    if len(set(numbers)) == 1:  # values that all agree say nothing of other seeds
         return NOTHING, "–"
     low, high = mean_interval(numbers)
     return ((max(0.0, low), min(1.0, high)) if reports else (low, high)), "t over seeds"
