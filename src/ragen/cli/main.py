@@ -18,7 +18,9 @@ from ragen.registry import nearest
 
 COMMANDS = {
     "train": "train an agent (a preset or a YAML file)",
-    "eval": "evaluate a run or a model on fixed instances",
+    "eval": "evaluate a run, a model or an API model on fixed instances",
+    "compare": "compare models on the same instances",
+    "serve": "serve a trained agent as an OpenAI-compatible endpoint",
     "warmup": "teach a model the reply format on demonstrations",
     "play": "play an environment yourself",
     "study": "run a grid of settings over seeds, and report it",
