@@ -173,8 +173,9 @@ def test_rows_without_messages_are_told(mini: Path, tmp_path: Path) -> None:
 
 
 def test_warmup_data_is_a_word_or_a_file() -> None:
-    for data in ("none", "format", "oracle", "a/b.jsonl", "b.parquet"):
+    for data in ("none", "format", "oracle", "/a/b.jsonl", "/b.parquet"):
         assert load_config({}, {"warmup.data": data}).warmup.data == data
+    assert load_config({}, {"warmup.data": "b.jsonl"}).warmup.data == str(Path.cwd() / "b.jsonl")
     with pytest.raises(ConfigError, match=r"'warmup\.data' is 'orcale': .*\.jsonl or \.parquet; did you mean 'oracle'\?"):
         load_config({}, {"warmup.data": "orcale"})
     with pytest.raises(ConfigError, match=r"'warmup\.data' is 'data\.csv'"):

@@ -249,6 +249,26 @@ def test_after_the_last_rollback_the_next_warning_stops(tmp_path: Path, trapped_
     assert done.signals.warning == 8
 
 
+def test_a_run_without_any_spread_of_returns_says_so_once_and_at_the_end(tmp_path: Path) -> None:
+    """From the first step on: no level has fallen, so the detector has nothing to say."""
+    said: list[str] = []
+
+    class Listener(Silent):
+        def on_message(self, text: str) -> None:
+            said.append(text)
+
+    hopeless = {"warmup.data": "none", "rollout.max_new_tokens": 4, "steps": 7, "filter.strategy": "none"}
+    result = ragen.train(SOURCE, settings(tmp_path, "flat", hopeless), listener=Listener())
+    told = [text for text in said if "returns of any group differ" in text]
+    assert told == [
+        "in none of the last 5 steps did the returns of any group differ (success 0.000, valid format 0.000): there is "
+        "hardly anything to learn from; docs/collapse.md"
+    ]
+    assert "in none of the last 7 steps did the returns of any group differ: they taught hardly anything" in end_lines(
+        result
+    )
+
+
 def test_a_warning_stops_the_run_with_a_checkpoint_and_going_on_is_possible(tmp_path: Path, trapped_at: Any) -> None:
     trapped_at(2)
     asked = settings(tmp_path, "one", {"echo_trap.action": "stop", "steps": 3})

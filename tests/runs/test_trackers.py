@@ -265,6 +265,18 @@ def test_a_tracker_of_ones_own_is_found_through_its_entry_point(tmp_path: Path, 
     assert (run.path / "mine.txt").read_text() == "1 {'x': 1.0}\n2 {'x': 2.0}\n"
 
 
+def test_a_tracker_of_ones_own_is_found_in_a_plugin(tmp_path: Path) -> None:
+    (tmp_path / "lines.py").write_text(
+        "from ragen.runs.trackers import trackers\n"
+        "from ragen.runs.trackers.tensorboard import TensorBoard\n"
+        "@trackers.register('lines')\n"
+        "class Lines(TensorBoard):\n"
+        "    pass\n"
+    )
+    words = ["--plugins", f"[{tmp_path / 'lines.py'}]", "--run.trackers", "lines", "--eval.episodes", "0"]
+    assert plan_session(load_config("bandit-starpo-s-grpo-tiny", words), env=None).config.run.trackers == ("lines",)
+
+
 def test_without_trackers_nothing_is_written_for_them(tmp_path: Path) -> None:
     run = RunDirectory.create(config(tmp_path))
     steps(run, 1, 1)

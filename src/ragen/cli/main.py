@@ -18,7 +18,9 @@ from ragen.registry import nearest
 
 COMMANDS = {
     "train": "train an agent (a preset or a YAML file)",
-    "eval": "evaluate a run or a model on fixed instances",
+    "eval": "evaluate a run, a model or an API model on fixed instances",
+    "compare": "compare models on the same instances",
+    "serve": "serve a trained agent as an OpenAI-compatible endpoint",
     "warmup": "teach a model the reply format on demonstrations",
     "play": "play an environment yourself",
     "study": "run a grid of settings over seeds, and report it",
@@ -112,7 +114,7 @@ def _overview() -> Parser:
         prog="ragen",
         usage="ragen COMMAND …  (ragen COMMAND --help)",
         description="Train and study language-model agents by multi-turn reinforcement learning (StarPO, StarPO-S).",
-        epilog=f"commands:\n{lines}\n\nfirst steps: ragen train bandit-starpo-s-grpo-small",
+        epilog=f"commands:\n{lines}\n\nfirst steps: ragen train bandit-starpo-s-grpo-tiny, then …-small (SmolLM2-135M)",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

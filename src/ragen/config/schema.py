@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -226,8 +227,10 @@ class WarmupConfig(Settings):
     @field_validator("data")
     @classmethod
     def _made_or_file(cls, data: str) -> str:
-        if data in MADE_DATA or data.endswith((".jsonl", ".parquet")):
+        if data in MADE_DATA:
             return data
+        if data.endswith((".jsonl", ".parquet")):
+            return str(Path(data).expanduser().resolve())  # a run finds it again from other directories
         close = get_close_matches(data, MADE_DATA, n=1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise ValueError(f"it must be {', '.join(MADE_DATA)}, or a file that ends in .jsonl or .parquet{hint}")
@@ -281,7 +284,7 @@ class RunConfig(Settings):
     root: str = Field("runs", description="where run directories are made")
     name: str = Field("", description="name of the run directory; empty = preset, seed and time")
     checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
-    keep: int = Field(2, ge=1, description="checkpoints kept")
+    keep: int = Field(2, ge=1, description="checkpoints kept; with rollbacks, of the scheduled ones")
     trajectories_every: int = Field(1, ge=0, description="steps between stored trajectories; 0 = none")
     threads: int = Field(
         0, ge=0, le=1024, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice"
@@ -311,6 +314,9 @@ class Config(Settings):
     env: dict[str, Any] = Field(
         {"name": "bandit"}, description="environment preset (`name`) and its own settings: `ragen envs`"
     )
+    plugins: tuple[str, ...] = Field(
+        (), description="Python files (FILE.py) or modules to load first: they register rules, losses … of one's own"
+    )
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -325,6 +331,12 @@ class Config(Settings):
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
     echo_trap: EchoTrapConfig = EchoTrapConfig()
     run: RunConfig = RunConfig()
+
+    @field_validator("plugins")
+    @classmethod
+    def _whole_paths(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Files by their whole path, so that a run finds them again from other directories."""
+        return tuple(str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":

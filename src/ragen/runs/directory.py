@@ -117,7 +117,7 @@ class RunDirectory:
 
     def write_eval(self, name: str, step: int, report: Mapping[str, Any]) -> Path:
         """Store an evaluation made after ``step`` steps as ``eval/<name>.json``."""
-        path = self._eval_file(_checked_name(name, "evaluation"))
+        path = self._eval_file(checked_name(name, "evaluation"))
         stored = plain({"step": step, **report})
         write_text(path, json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
         self._trackers.tell(evaluation_point(name, stored), self._points)
@@ -266,7 +266,7 @@ def make_place(config: Config, label: str | None = None) -> Path:
     """
     root = Path(config.run.root)
     if config.run.name:
-        path = root / _checked_name(config.run.name, "run.name")
+        path = root / checked_name(config.run.name, "run.name")
         _check_vacant(path)
         with clear_disk_errors("the run directory", path):
             path.mkdir(parents=True, exist_ok=True)
@@ -291,10 +291,10 @@ def _check_vacant(path: Path) -> None:
         )
 
 
-def _checked_name(name: str, what: str) -> str:
+def checked_name(name: str, what: str, place: str = "run.root") -> str:
     """A name that stays inside its directory: letters, digits, dots, dashes and underscores, no dot in front."""
     if not re.fullmatch(r"\w[\w.+=-]{0,199}", name):
-        raise ConfigError(f"{what} is {name!r}: use letters, digits, '.', '-' and '_' only (no path); the place is run.root")
+        raise ConfigError(f"{what} is {name!r}: use letters, digits, '.', '-' and '_' only (no path); the place is {place}")
     return name
 
 

@@ -55,7 +55,7 @@ class Tracker(ABC):
 
 
 trackers: Registry[type[Tracker]] = Registry(
-    "tracker", own="an installed package names its class as an entry point of the group ragen.trackers"
+    "tracker", own="plugins names its file, or an installed package its class as an entry point of the group ragen.trackers"
 )
 
 
