@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 }
 # what always counts, is checked elsewhere, is set by shipped presets whatever the method, or stands beside an off switch
 ALWAYS = {
-    "": "seed steps env",
+    "": "seed steps env plugins",
     "model": "name device dtype trust_remote_code",
     "model.lora": "rank",
     "rollout": "groups members resample instances explore max_new_tokens max_trajectory_tokens "
