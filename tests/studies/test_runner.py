@@ -9,7 +9,7 @@ import pytest
 from tests.studies.conftest import TEXT
 
 from ragen.config import load_config
-from ragen.errors import CheckpointError
+from ragen.errors import CheckpointError, ConfigError
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
 from ragen.runs.resume import write_settings
@@ -337,3 +337,12 @@ def test_a_run_that_cannot_start_is_a_failure(plan, place):
     result, _ = go(plan, place, broken)
     assert {why for _, why in result.failed} == {"no more processes"}
     assert len(result.failed) == 4
+
+
+def test_a_variant_that_every_run_would_refuse_is_told_before_the_first_one_starts(plan, place, world):
+    bad = plan_study(
+        parse_study(TEXT.replace("{filter.strategy: none}", "{filter.strategy: none, reward.coef: 0.5}"), "s"), "s"
+    )
+    with pytest.raises(ConfigError, match=r"^size tiny, bandit, 100: reward\.coef is 0\.5, but it counts only with"):
+        go(bad, place, world)
+    assert world.started == []

@@ -55,12 +55,18 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
-    problems = [*loss_problems(config), *oracle_problems(config, world), *rule_problems(config, estimator, world.make)]
+    shaping = fitting(config, world, resumed=resumed)
+    return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))
+
+
+def fitting(config: Config, world: World, *, resumed: bool = False) -> Shaping:
+    """What training pays beside the task; raises ConfigError where the settings do not fit one another or the ``world``."""
+    rule = advantages.get(config.advantage.name)
+    problems = [*loss_problems(config), *oracle_problems(config, world), *rule_problems(config, rule, world.make)]
     problems += [] if resumed else effect_problems(config)
     if problems:
         raise ConfigError("\n".join(problems))
-    shaping = build_shaping(config.reward, world)
-    return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))
+    return build_shaping(config.reward, world)
 
 
 def stage_world(config: Config, number: int, env: type[Environment] | EnvironmentFactory | None) -> World:
