@@ -12,7 +12,7 @@ import torch
 from ragen.config import Config, load_config
 from ragen.envs import Environment
 from ragen.envs.locate import name_of
-from ragen.errors import CheckpointError, ConfigError, ModelError
+from ragen.errors import CheckpointError, ConfigError, ModelError, reason
 from ragen.loops.compose import World, build_agent, build_world
 from ragen.loops.evaluate import evaluate_agent
 from ragen.loops.plan import held_out_contents
@@ -103,6 +103,10 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
     Of a run it is the newest complete checkpoint. Raises ModelError that tells what the name could have been.
     """
     path = _path("the model", model)
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as error:  # no name of a file, or one that may not be looked at
+        raise ModelError(f"the model '{model}' cannot be read: {reason(error)}") from None
     for folder in (path, Path(root) / path):
         home = folder.parent if folder.name == "checkpoints" else folder
         if (home / "config.yaml").is_file():
@@ -111,7 +115,7 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
     home = path.parent.parent
     if (path / "config.json").is_file() and (home / "config.yaml").is_file():
         return path, RunDirectory.open(home).config
-    if path.is_dir() and not (path / "config.json").is_file():
+    if is_folder and not (path / "config.json").is_file():
         raise ModelError(
             f"'{model}' is a directory without a model (no config.json); nor is it a run: {_near_run(path, Path(root))}"
         )

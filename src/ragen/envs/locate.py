@@ -1,6 +1,7 @@
 """Where an environment's class lies, as text: ``FILE.py:Class`` or ``module:Class``, and back again."""
 
 import ast
+import os
 import sys
 import traceback
 from difflib import get_close_matches
@@ -11,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ragen.envs.base import Environment
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, reason
 from ragen.registry import nearest
 
 SHOWN = 3  # classes named in an error at most
@@ -25,7 +26,12 @@ def label(name: str) -> str:
 def canonical(name: str) -> str:
     """The name with the whole path of its file, so that it can be found from other directories."""
     place, colon, attribute = name.rpartition(":")
-    return f"{Path(place).expanduser().resolve()}:{attribute}" if colon and place.endswith(".py") else name
+    if not (colon and place.endswith(".py")):
+        return name
+    try:
+        return f"{Path(place).expanduser().resolve()}:{attribute}"
+    except (OSError, RuntimeError, ValueError):  # a user or a link that leads nowhere: ``load`` says so
+        return name
 
 
 def name_of(source: Any) -> str:
@@ -48,7 +54,11 @@ def load(name: str) -> Any:
     path = Path(place)
     if not place or not attribute or place.endswith(":"):
         raise ConfigError(f"env.name is '{name}': {_how_to_write(name)}")
-    if path.is_file() and path.suffix != ".py":
+    try:
+        there = path.is_file()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the environment's file '{place}' cannot be read: {reason(error)}") from None
+    if there and path.suffix != ".py":
         raise ConfigError(f"'{place}' is not a Python file: its name must end in .py")
     found: Any = _run_file(path) if path.suffix == ".py" else _imported(place, attribute)
     for part in attribute.split("."):
@@ -93,7 +103,7 @@ def _no_file(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f"there is no folder '{folder}'"
-    there = [file.name for file in folder.glob("*.py")]
+    there = [file.name for file in folder.glob("*.py") if file.is_file()]
     return f"there is no file '{path}': {nearest(path.name, there) if there else 'its folder holds no Python file'}"
 
 
@@ -144,7 +154,7 @@ def _broken(place: str, error: Exception) -> ConfigError:
 
 def _run_file(path: Path) -> ModuleType:
     """The module of a file; its folder is where it finds its neighbours, as it is for a script."""
-    name = f"ragen_file{str(path.resolve()).removesuffix('.py').replace('/', '_').replace('.', '_')}"
+    name = f"ragen_file{os.path.realpath(path).removesuffix('.py').replace('/', '_').replace('.', '_')}"
     if name in sys.modules:
         return sys.modules[name]
     if not path.is_file():
