@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 
 # what to type after a demo; the commands are in the virtual environment only
 NEXT = 'To look at it (the first line once a terminal):' '  source $(BIN)/activate' '  ragen runs' \
-  '  ragen show RUN --worst' '  ragen eval RUN --samples 4' "  $(BIN)/pip install -c constraints.txt -e '.[plots]' && ragen plot RUN"
+  '  ragen report RUN' '  ragen show RUN --worst' '  ragen eval RUN --samples 4' "  $(BIN)/pip install -c constraints.txt -e '.[plots]' && ragen plot RUN"
 
 .PHONY: help setup setup-dev demo demo-frozen-lake check test test-full docs clean
 
@@ -45,7 +45,7 @@ check: $(VENV)/.dev  ## lint, format, types, import layers
 test: check  ## the whole test suite
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not full and not gpu"
 
-test-full: check  ## also what needs root or large packages
+test-full: check  ## also what needs root, large packages or a browser (Debian: apt-get install chromium)
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu"
 
 docs: $(VENV)/.dev  ## regenerate the generated tables of docs/

@@ -79,6 +79,7 @@ def scripts(given, path):
     """For each group of each step, the ids that its members are told in each turn, as our side appends them."""
     from ragen.episode import Completion, StopReason
     from ragen.models.load import load_tokenizer
+    from ragen.rollout.contexts import TokenContext
     from ragen.rollout.runner import EpisodeRunner
 
     _, renderer, rules, make, episodes = world(given, load_tokenizer(path))
@@ -86,7 +87,7 @@ def scripts(given, path):
     found = []
     for step in range(given.steps + 1):
         for spec in episodes(step)[:: given.members]:
-            runner, told = EpisodeRunner(spec, make(), renderer, rules), []
+            runner, told = EpisodeRunner(spec, make(), TokenContext(renderer, rules.context), rules), []
             while runner.end is None:
                 told.append(runner.context.added)
                 runner.apply(reply)

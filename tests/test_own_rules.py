@@ -15,7 +15,10 @@ import torch
 
 from ragen.algos.advantages import advantages
 from ragen.algos.losses import losses
+from ragen.config import load_config
 from ragen.errors import ConfigError
+from ragen.loops.plan import plan_session
+from ragen.modules import load_plugins
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "rules" / "README.md").read_text(encoding="utf-8")
 FILE, SCRIPT = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
@@ -86,6 +89,51 @@ def test_the_script_of_the_guide_trains_with_both(
     assert "name: spo" in stored
 
 
+def test_a_plugin_makes_its_rules_known_and_is_found_again_from_another_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(folder)])
+    config = load_config(
+        {"preset": "bandit-starpo-grpo-tiny"},
+        {"plugins": ["my_rules.py"], "advantage": "median", "loss": "spo", "loss.clip_high": 0.3},
+    )
+    assert config.plugins == (str(folder / "my_rules.py"),)
+    monkeypatch.chdir("/")
+    plan = plan_session(config, env=None)
+    assert plan.estimator.needs == ("rewards", "mask", "trajectory", "group")
+    plan_session(config, env=None)  # once a process: a second run registers nothing twice
+    [module] = [name for name in sys.modules if name.startswith("ragen_file") and name.endswith("my_rules")]
+    sys.modules.pop(module)
+
+
+def test_a_plugin_that_the_script_has_imported_is_not_run_again(rules: ModuleType, folder: Path) -> None:
+    load_plugins((str(folder / "my_rules.py"),))
+    assert advantages.get("median") is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("my_rule.py", "there is no file '.*my_rule.py': did you mean 'my_rules.py'"),
+        ("my_rules", "there is no module 'my_rules': did you mean 'my_rules.py'"),
+        ("no.such", "there is no module 'no.such': name a file that ends in .py, or a module that Python finds"),
+        ("~nosuchuser/x.py", r"^there is no folder '~nosuchuser'$"),
+        ("loop.py", r"^there is no file '.*loop\.py': "),
+        ("x" * 5000 + ".py", "cannot be read: File name too long$"),
+        ("faulty.py", r"faulty.py' cannot be loaded: ZeroDivisionError: division by zero \(.*faulty.py, line 1\)"),
+    ],
+)
+def test_a_plugin_that_cannot_be_loaded_says_why(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(folder)])
+    (folder / "faulty.py").write_text("1 / 0")
+    (folder / "loop.py").symlink_to("loop.py")
+    monkeypatch.setitem(sys.modules, "barred", None)  # as Python marks what must not be imported
+    with pytest.raises(ConfigError, match=words):
+        load_plugins(load_config({"plugins": [name]}).plugins)
+
+
 @pytest.mark.parametrize(
     ("part", "told"),
     [
@@ -122,6 +170,6 @@ def test_an_installed_package_s_entry_points_are_found_from_the_command_line(fol
 @pytest.mark.parametrize("registry", [advantages, losses], ids=["advantages", "losses"])
 @pytest.mark.parametrize("name", ["grop", "gsop", "quite another"])
 def test_an_unknown_rule_is_told_where_ones_own_come_from(registry: Any, name: str) -> None:
-    own = r"One of your own is known once its module is imported.*entry point.*docs/rules/README\.md\)\.$"
+    own = r"One of your own is known once plugins names its file, .*entry point.*docs/rules/README\.md\)\.$"
     with pytest.raises(ConfigError, match=rf"unknown .* '{name}': (did you mean '\w+'\?|known: .*\w\.) {own}"):
         registry.get(name)

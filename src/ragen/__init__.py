@@ -4,14 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ragen.api import evaluate, train
+    from ragen.api import evaluate, evaluate_api, train
+    from ragen.comparing import compare
     from ragen.envs import Environment, EnvSettings, Observation, Step
+    from ragen.samplers.endpoint import Endpoint
 
 __version__ = "0.1.0"
-__all__ = ["EnvSettings", "Environment", "Observation", "Step", "evaluate", "train"]
+__all__ = ["Endpoint", "EnvSettings", "Environment", "Observation", "Step", "compare", "evaluate", "evaluate_api", "train"]
 
 _HOMES = dict.fromkeys(("Environment", "EnvSettings", "Observation", "Step"), "ragen.envs")
-_HOMES |= dict.fromkeys(("evaluate", "train"), "ragen.api")
+_HOMES |= dict.fromkeys(("evaluate", "evaluate_api", "train"), "ragen.api")
+_HOMES["compare"] = "ragen.comparing"
+_HOMES["Endpoint"] = "ragen.samplers.endpoint"
 
 
 def __getattr__(name: str) -> Any:

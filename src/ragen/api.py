@@ -1,4 +1,4 @@
-"""The same from Python: ``ragen.train(...)`` and ``ragen.evaluate(...)`` in a script or notebook."""
+"""The same from Python: ``ragen.train(...)``, ``ragen.evaluate(...)`` and ``ragen.evaluate_api(...)``."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from ragen.envs import Environment
 from ragen.envs.locate import name_of
 from ragen.errors import CheckpointError, ConfigError, ModelError, reason
 from ragen.loops.compose import World, build_agent, build_world
+from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent
 from ragen.loops.plan import held_out_contents
 from ragen.loops.train import TrainResult
@@ -23,8 +24,11 @@ from ragen.models.resolve import MADE, resolve_model
 from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import RunDirectory, find_run
+from ragen.runs.evaluations import EvaluationDirectory, default_name
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.listening import listening
+from ragen.samplers.api import ApiSampler
+from ragen.samplers.endpoint import Endpoint
 
 Source = str | Path | Mapping[str, Any]
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -57,7 +61,7 @@ def train(
     Raises:
         RagenError: with what to do next, for anything a user can mend.
     """
-    config = load_config(source, _with_env(settings, env))
+    config = load_config(source, with_env(settings, env))
     place = None if resume is None else find_run(_path("resume", resume))
     with _alone(listener, progress=progress) as told:
         label = Path(source).stem if isinstance(source, str) and env is None else None
@@ -79,7 +83,7 @@ def evaluate(
     Arguments are as in ``train``; without a source, a run's own config is used, and the defaults for a model. ``players``
     plays the environment's reference players on the same instances. Nothing is written.
     """
-    overrides = _with_env(settings, env)
+    overrides = with_env(settings, env)
     load_config(source if source is not None else {}, overrides)  # a mistyped setting must not wait for a model
     path, stored = find_model(model)
     if source is None:
@@ -94,6 +98,51 @@ def evaluate(
         report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=told.on_progress)
         report = replace(report, notes=(*report.notes, *_training_notes(stored, config, world)))
         told.on_eval(world.name, report)
+    return report
+
+
+def evaluate_api(
+    model: str,
+    api: str | Endpoint,
+    source: Source | None = None,
+    settings: Overrides | None = None,
+    *,
+    env: EnvironmentLike | None = None,
+    name: str = "",
+    root: str | Path = "evals",
+    players: bool = True,
+    progress: bool = True,
+    listener: Listener | None = None,
+) -> EvalReport:
+    """Evaluate a model behind an OpenAI-compatible endpoint on the instances that ``evaluate`` plays (docs/evaluation.md).
+
+    Args:
+        model: its name at the endpoint.
+        api: the endpoint's URL, or an ``Endpoint`` with all that can be said of one. Its key is read from the environment.
+        source: what the settings start from, as in ``evaluate``; a run's ``config.yaml`` gives that run's rules.
+        settings, env, players, progress, listener: as in ``evaluate``.
+        name: the directory under ``root`` that keeps the episodes (default: model and environment). Called again with the
+            same settings, an evaluation goes on where it was stopped; with others it is refused.
+        root: where such directories are.
+    """
+    endpoint = api if isinstance(api, Endpoint) else Endpoint(api)
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"the model is {model!r}: give the name that it has at the endpoint")
+    config = load_config(source if source is not None else {}, with_env(settings, env))
+    if config.eval.episodes < 1:
+        raise ConfigError("eval.episodes is 0: set it to 1 or more to evaluate")
+    sampler = ApiSampler(endpoint, model)
+    with _alone(listener, progress=progress) as told:
+        world = build_world(config.env, _own(env))
+        asked = evaluation_settings(world, config, endpoint, model)
+        with EvaluationDirectory.begun(root, name or default_name(model, world.name), asked) as evaluation:
+            told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
+            told.on_message(f"episodes are kept in {evaluation.path}: the same command goes on after a stop")
+            label = f"{model} at {endpoint.host}"
+            report = evaluate_endpoint(
+                sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
+            )
+            told.on_eval(world.name, report)
     return report
 
 
@@ -152,7 +201,7 @@ def _path(what: str, value: object) -> Path:
     return Path(value)
 
 
-def _with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:
+def with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:
     """The overrides, with the environment that was passed beside them."""
     if settings is None:
         settings = {}

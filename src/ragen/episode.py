@@ -39,7 +39,8 @@ class Completion:
     """One reply: exactly what was sampled.
 
     ``logprobs`` (nats) are of the distribution actually sampled from (temperature and truncation applied);
-    ``entropies`` (nats) are of the full distribution at that temperature. All three have the same length.
+    ``entropies`` (nats) are of the full distribution at that temperature. All three have the same length. An endpoint that
+    keeps its ids to itself leaves them empty and tells their number alone, ``untold_tokens``.
     """
 
     token_ids: tuple[int, ...]
@@ -47,6 +48,12 @@ class Completion:
     entropies: tuple[float, ...]
     text: str
     stop: StopReason
+    untold_tokens: int = 0
+
+    @property
+    def length(self) -> int:
+        """The number of sampled tokens."""
+        return len(self.token_ids) + self.untold_tokens
 
     def __post_init__(self) -> None:
         if not len(self.token_ids) == len(self.logprobs) == len(self.entropies):
@@ -115,7 +122,7 @@ class Trajectory:
     @property
     def sampled_tokens(self) -> int:
         """|τ|: the number of tokens the policy sampled."""
-        return sum(len(turn.completion.token_ids) for turn in self.turns)
+        return sum(turn.completion.length for turn in self.turns)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ LIGHT = [
     ["--version"],
     ["train", "--help"],
     ["eval", "--help"],
+    ["compare", "--help"],
+    ["serve", "--help"],
     ["doctor", "--help"],
     ["envs"],
     ["envs", "sokoban"],

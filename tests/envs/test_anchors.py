@@ -5,6 +5,7 @@ import pytest
 
 from ragen.envs import environment_factory, environments
 from ragen.episode import Completion, StopReason
+from ragen.rollout.contexts import TokenContext
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.text.chat import ChatRenderer
 
@@ -41,7 +42,9 @@ def test_instances_share_no_key() -> None:
 
 def test_a_turn_records_the_state_it_began_in(chatml_tokenizer) -> None:
     make = environment_factory({"name": "frozen_lake-det", "corners": True, "frozen": 1.0})
-    runner = EpisodeRunner(EpisodeSpec("f", 0, 0, 1, 2, 3), make(), ChatRenderer(chatml_tokenizer), Rules(100, 10_000))
+    rules = Rules(100, 10_000)
+    context = TokenContext(ChatRenderer(chatml_tokenizer), rules.context)
+    runner = EpisodeRunner(EpisodeSpec("f", 0, 0, 1, 2, 3), make(), context, rules)
     for answer in ("Right", "Left", "nonsense", "Right"):
         reply = f"<think>x</think><answer>{answer}</answer>"
         runner.apply(Completion((1,), (0.0,), (0.0,), reply, StopReason.END))

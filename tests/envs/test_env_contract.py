@@ -121,11 +121,6 @@ class TextBool(Counter):
         return changed(super().step(action), terminated="no")
 
 
-class NoFlags(Counter):
-    def step(self, action: str) -> Step:
-        return changed(super().step(action), info={"success": self.success})
-
-
 class ListedButInvalid(Counter):
     def step(self, action: str) -> Step:
         step = super().step(action)
@@ -329,7 +324,6 @@ BROKEN: dict[type[Counter], str] = {
     NoStep: "step('up') must be a ragen Step, got tuple",
     NumberObservation: "an observation must be a str, got int",
     TextBool: "terminated must be a bool, got str 'no'",
-    NoFlags: "info must carry the bool 'action_is_valid'",
     ListedButInvalid: "is not valid",
     BornSuccessful: "success must be False at the start",
     TwoTruths: "info['success'] is",
@@ -368,6 +362,17 @@ BROKEN: dict[type[Counter], str] = {
 @pytest.mark.parametrize("name", environments.names())
 def test_c8_every_registered_environment_keeps_the_contract(name: str) -> None:
     assert check_environment(environment_factory({"name": name}), seeds=range(100, 106)) == []
+
+
+class Wordless(Counter):
+    """Its steps tell nothing beside: success is the environment's, actions are valid and change the state."""
+
+    def step(self, action: str) -> Step:
+        return changed(super().step(action), info={})
+
+
+def test_a_step_need_not_carry_info() -> None:
+    assert check_environment(Wordless) == []
 
 
 def test_a_sound_environment_passes_and_its_thoughts_name_the_action() -> None:

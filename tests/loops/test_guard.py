@@ -11,11 +11,12 @@ from safetensors.torch import load_file
 import ragen
 from ragen.config import load_config
 from ragen.errors import CheckpointError, TrainingError
-from ragen.loops import guard as module
 from ragen.loops import train as loop
+from ragen.loops.guard import announced
 from ragen.loops.session import Session
 from ragen.loops.train import TrainResult
 from ragen.metrics.echo_trap import NOTHING, Signals
+from ragen.runs import summary
 from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.console import end_lines
 from ragen.runs.directory import RunDirectory
@@ -88,7 +89,7 @@ def trapped_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             caught = len(rows) >= step and rows[step - 1]["filter/kept_groups"] >= kept
             return Signals(warning=step, fired=("entropy", "repetition")) if caught else NOTHING
 
-        monkeypatch.setattr(module, "detect", detect)
+        monkeypatch.setattr(summary, "detect", detect)
 
     return choose
 
@@ -153,7 +154,7 @@ def test_a_run_with_rollbacks_begins_by_saying_where_they_go(
     changed: Mapping[str, Any], kept: list[int], start: int, words: str
 ) -> None:
     config = load_config("bandit-starpo-s-grpo", {"echo_trap.action": "rollback"} | changed)
-    (said,) = module.announced(config, kept, start)
+    (said,) = announced(config, kept, start)
     assert said.startswith("Echo Trap: ")
     assert words in said
     assert said.endswith("would keep closer ones") is ("; run" in words)
@@ -173,7 +174,7 @@ def test_what_is_announced_is_what_the_guard_does(tmp_path: Path, trapped_at: An
     assert sum("every warning returns to step 0" in text for text in said) == 1
     assert done.rollbacks == ((8, 0),)
     warn, stop = (load_config(SOURCE, {"echo_trap.action": action, "steps": 20}) for action in ("warn", "stop"))
-    assert not [*module.announced(warn, [0], 0), *module.announced(stop, [0], 0)]
+    assert not [*announced(warn, [0], 0), *announced(stop, [0], 0)]
 
 
 def test_a_rollback_for_a_collapse_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +185,7 @@ def test_a_rollback_for_a_collapse_says_so(tmp_path: Path, monkeypatch: pytest.M
             said.append(text)
 
     said: list[str] = []
-    monkeypatch.setattr(module, "detect", lambda rows, _: Signals(collapsed=8) if len(rows) == 8 else NOTHING)
+    monkeypatch.setattr(summary, "detect", lambda rows, _: Signals(collapsed=8) if len(rows) == 8 else NOTHING)
     asked = settings(tmp_path, "one", BACK | {"echo_trap.filter_value": None})
     done = ragen.train(SOURCE, asked, listener=Listener())
     assert json.loads((done.run / "rollbacks" / "rollback-1.json").read_text())["fired"] == ["collapse"]
@@ -246,6 +247,26 @@ def test_after_the_last_rollback_the_next_warning_stops(tmp_path: Path, trapped_
     done = ragen.train(SOURCE, settings(tmp_path, "one", BACK))
     assert (done.steps, done.stopped) == (8, f"{ECHO_TRAP} at step 8, after 1 rollback")
     assert done.signals.warning == 8
+
+
+def test_a_run_without_any_spread_of_returns_says_so_once_and_at_the_end(tmp_path: Path) -> None:
+    """From the first step on: no level has fallen, so the detector has nothing to say."""
+    said: list[str] = []
+
+    class Listener(Silent):
+        def on_message(self, text: str) -> None:
+            said.append(text)
+
+    hopeless = {"warmup.data": "none", "rollout.max_new_tokens": 4, "steps": 7, "filter.strategy": "none"}
+    result = ragen.train(SOURCE, settings(tmp_path, "flat", hopeless), listener=Listener())
+    told = [text for text in said if "returns of any group differ" in text]
+    assert told == [
+        "in none of the last 5 steps did the returns of any group differ (success 0.000, valid format 0.000): there is "
+        "hardly anything to learn from; docs/collapse.md"
+    ]
+    assert "in none of the last 7 steps did the returns of any group differ: they taught hardly anything" in end_lines(
+        result
+    )
 
 
 def test_a_warning_stops_the_run_with_a_checkpoint_and_going_on_is_possible(tmp_path: Path, trapped_at: Any) -> None:

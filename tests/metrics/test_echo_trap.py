@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
+from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect, flat_steps
 from ragen.metrics.intervals import t_quantile
 
 Row = dict[str, float | None]
@@ -227,6 +227,19 @@ def test_short_histories_give_nothing() -> None:
     assert detect(run).warning == 12  # the earliest: the 2w + 2-th step
     assert detect([]) == NOTHING
     assert detect([{"step": n} for n in range(1, 40)]) == NOTHING
+
+
+def test_flat_steps_are_those_at_the_end_without_a_group_whose_returns_differ() -> None:
+    def rows(*spreads: float | None, success: float | None = 0.0) -> list[Row]:
+        return [{"step": n, "rollout/success": success, "rollout/return_std_max": x} for n, x in enumerate(spreads, 1)]
+
+    assert flat_steps([]) == 0
+    assert flat_steps(rows(0.0, 0.0, 0.0)) == 3
+    assert flat_steps(rows(0.0, 0.2, 0.0, 0.0)) == 2
+    assert flat_steps(rows(0.0, None, 0.0)) == 1  # a step without any group says nothing
+    assert flat_steps(rows(0.0, 1e-9)) == 0
+    assert flat_steps(rows(0.0, 0.0, success=0.9)) == 0  # solved: that is what success looks like
+    assert flat_steps(rows(0.0, 0.0, success=0.9), TrapSettings(solved=0.95)) == 2
 
 
 def test_the_signals_are_logged_as_zero_or_one() -> None:

@@ -14,6 +14,7 @@ from ragen.envs.guard import Guarded, guarded
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import EnvironmentFault
 from ragen.rewards import process_rewards
+from ragen.rollout.contexts import TokenContext
 from ragen.rollout.demonstrations import demonstrate, optimal_player, play, random_player
 from ragen.rollout.instances import check_start, content_of, evaluation_specs, started
 from ragen.rollout.runner import EpisodeRunner, Rules
@@ -187,7 +188,7 @@ def test_it_costs_that_episode_only_wherever_it_is_met(part: str, wrong: Callabl
     specs = evaluation_specs("f", episodes=6, samples=1, seed=0)
     assert {spec.instance_seed % 2 for spec in specs} == {0, 1}
     for spec in specs:
-        runner = EpisodeRunner(spec, make(), renderer, rules)
+        runner = EpisodeRunner(spec, make(), TokenContext(renderer, rules.context), rules)
         while runner.end is None:
             runner.apply(Completion((1,), (0.0,), (0.0,), GO, StopReason.END))
         sound = spec.instance_seed % 2 == 0

@@ -11,6 +11,7 @@ from ragen.envs.sokoban import SokobanEnv
 from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
 from ragen.errors import ConfigError
 from ragen.rewards import ProcessReward, Reasoning, process_rewards
+from ragen.rollout.contexts import TokenContext
 from ragen.rollout.demonstrations import demonstrate, optimal_player
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.rollout.segments import segments
@@ -60,7 +61,7 @@ def spec(seed: int = 0) -> EpisodeSpec:
 def played(renderer: ChatRenderer, replies: Sequence[str], shaping: Shaping | None = None, **more: Any) -> Trajectory:
     """An episode with these replies; one id a character, so that lengths are plain."""
     rules = Rules(more.pop("max_new_tokens", 200), 100_000, shaping=shaping or Shaping(), **more)
-    runner = EpisodeRunner(spec(), Corridor(), renderer, rules)
+    runner = EpisodeRunner(spec(), Corridor(), TokenContext(renderer, rules.context), rules)
     for text in replies:
         numbers = (0.0,) * len(text)
         runner.apply(Completion((5,) * len(text), numbers, numbers, text, StopReason.END))
@@ -151,7 +152,8 @@ def test_facts_that_fail_cost_the_episode_and_invent_nothing(
     renderer: ChatRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Corridor, "facts", lambda self: 1 / 0)
-    runner = EpisodeRunner(spec(), Corridor(), renderer, Rules(200, 100_000, shaping=Shaping(STATE, 1.0)))
+    rules = Rules(200, 100_000, shaping=Shaping(STATE, 1.0))
+    runner = EpisodeRunner(spec(), Corridor(), TokenContext(renderer, rules.context), rules)
     runner.apply(Completion((5,), (0.0,), (0.0,), reply("place 0", "walk on"), StopReason.END))
     assert runner.end is EndReason.ERROR
     assert "Corridor.facts() raised ZeroDivisionError" in str(runner.fault)

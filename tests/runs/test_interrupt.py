@@ -33,9 +33,11 @@ def test_n19_what_stops_is_named(work):
 
 
 def test_the_second_abandons_only_work_that_may_be_abandoned():
-    with Interrupt() as stop:
+    said = []
+    with Interrupt(said.append) as stop:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
+        assert said[1].startswith("Finishing the update, which cannot be abandoned, then saving.")
         with pytest.raises(StepAbandoned), stop.abandonable():
             pytest.fail("the next abandonable work must not begin")
 

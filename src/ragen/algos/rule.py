@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ragen.registry import Registry
 
-OWN = "its module is imported, or the package that names it as an entry point is installed (docs/rules/README.md)"
+OWN = "plugins names its file, its module is imported, or a package with its entry point is installed (docs/rules/README.md)"
 """What makes a rule of a user's own known."""
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Evaluate a run, a checkpoint or any Hugging Face causal LM on fixed seeded instances."""
+"""Evaluate a run, a checkpoint, any Hugging Face causal LM, or an API model (--api) on fixed seeded instances."""
 
 import argparse
 import json
@@ -9,20 +9,45 @@ from typing import Any
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, writable_file
 from ragen.cli.sources import check_source
+from ragen.errors import ConfigError
+from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
 
 OVERRIDES: str | None = _ABOUT
 _SHORT = ("episodes", "samples", "temperature", "seed")
+_ENDPOINT = ("key_env", "concurrency", "timeout", "retries", "patience", "body", "price_in", "price_out")
+_WITH_API = ("api_model", "name", *_ENDPOINT)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("model", metavar="MODEL_OR_RUN", help="a run, a checkpoint directory, a model directory or name")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL_OR_RUN", help="a run, a checkpoint directory, a model directory or name"
+    )
     parser.add_argument("--preset", metavar="PRESET_OR_FILE", help="settings to start from (default: the run's own)")
     parser.add_argument(
         "--env",
         metavar="NAME",
         help="environment preset or FILE.py:Class (default: the run's own, or bandit)",
     )
+    add_evaluation_options(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the whole report as JSON ('-' = standard output)")
+    parser.add_argument("--quiet", action="store_true", help="print only the report")
+    api = parser.add_argument_group("an API model, in place of MODEL_OR_RUN (docs/evaluation.md; extra 'api')")
+    api.add_argument("--api", metavar="URL", help="an OpenAI-compatible endpoint, such as https://api.openai.com/v1")
+    api.add_argument("--model", dest="api_model", metavar="NAME", help="the model's name there")
+    api.add_argument("--name", help="directory under evals/ that keeps the episodes (default: model and environment)")
+    api.add_argument("--key-env", metavar="VARIABLE", help=f"environment variable that holds the key ({DEFAULT_KEY})")
+    api.add_argument("--concurrency", type=int, metavar="N", help="requests at the same time (8)")
+    api.add_argument("--timeout", type=float, metavar="S", help="seconds a request may take (120)")
+    api.add_argument("--retries", type=int, metavar="N", help="tries more for a reply that failed (6)")
+    api.add_argument("--patience", type=float, metavar="S", help="seconds for one reply, all tries and waits (600)")
+    api.add_argument("--body", metavar="JSON", help='more fields of each request: \'{"reasoning_effort": "low"}\'')
+    api.add_argument("--price-in", type=float, metavar="P", help="price of a million tokens sent; the cost is told")
+    api.add_argument("--price-out", type=float, metavar="P", help="price of a million tokens sampled")
+
+
+def add_evaluation_options(parser: argparse.ArgumentParser) -> None:
+    """The short forms of ``eval.*``, and whether reference players play too."""
     parser.add_argument("--episodes", metavar="N", help="fixed instances (256)")
     parser.add_argument("--samples", metavar="K", help="episodes an instance; with more than one pass@K is told too (1)")
     parser.add_argument("--temperature", metavar="T", help="sampling temperature, 0 = greedy (0.5)")
@@ -30,25 +55,62 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--players", action=argparse.BooleanOptionalAction, default=True, help="play the reference players beside the model"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the whole report as JSON ('-' = standard output)")
-    parser.add_argument("--quiet", action="store_true", help="print only the report")
+
+
+def evaluation_words(args: argparse.Namespace, overrides: Sequence[str]) -> list[str]:
+    """The settings that the options and overrides stand for."""
+    words = [*(["--env", args.env] if args.env else []), *overrides]
+    return words + [f"--eval.{name}={getattr(args, name)}" for name in _SHORT if getattr(args, name) is not None]
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Evaluate and print the report."""
-    refuse_model(overrides, f"the first argument ({args.model})")
+    endpoint = _endpoint(args)
+    refuse_model(overrides, f"the first argument ({args.model})" if endpoint is None else f"--model ({args.api_model})")
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
-    words = [*(["--env", args.env] if args.env else []), *overrides]
-    words += [f"--eval.{name}={getattr(args, name)}" for name in _SHORT if getattr(args, name) is not None]
+    words = evaluation_words(args, overrides)
     if args.preset is not None:
         check_source(args.preset)
-    from ragen.api import evaluate
+    from ragen.api import evaluate, evaluate_api
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
-        report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
+        if endpoint is None:
+            report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
+        else:
+            report = evaluate_api(
+                args.api_model, endpoint, args.preset, words, name=args.name or "", players=args.players, listener=listener
+            )
     _report(report, args, out)
     return 0
+
+
+def _endpoint(args: argparse.Namespace) -> Endpoint | None:
+    """The endpoint that the options describe, or None; ConfigError for options that do not belong together."""
+    given = [name for name in _WITH_API if getattr(args, name) is not None]
+    if args.api is None:
+        if given == ["api_model"]:
+            refuse_model(["--model", "x"], f"the first argument ({args.model})")
+        if given:
+            raise ConfigError(f"--{given[0].removeprefix('api_').replace('_', '-')} belongs to --api URL: give that too")
+        if args.model is None:
+            raise ConfigError("name what to evaluate: ragen eval MODEL_OR_RUN, or ragen eval --api URL --model NAME")
+        return None
+    if args.model is not None:
+        raise ConfigError(f"with --api the model is the one named by --model; leave '{args.model}' out")
+    if args.api_model is None:
+        raise ConfigError("--api needs --model NAME: the name that the model has at the endpoint")
+    options = {name: getattr(args, name) for name in _ENDPOINT if getattr(args, name) is not None}
+    if args.body is not None:
+        options["body"] = _object(args.body)
+    return Endpoint(args.api, **options)
+
+
+def _object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConfigError("--body is not JSON: give an object such as '{\"top_p\": 0.9}'") from None
 
 
 def _report(report: Any, args: argparse.Namespace, out: Path | None) -> None:

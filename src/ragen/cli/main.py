@@ -18,13 +18,17 @@ from ragen.registry import nearest
 
 COMMANDS = {
     "train": "train an agent (a preset or a YAML file)",
-    "eval": "evaluate a run or a model on fixed instances",
+    "eval": "evaluate a run, a model or an API model on fixed instances",
+    "compare": "compare models on the same instances",
+    "serve": "serve a trained agent as an OpenAI-compatible endpoint",
     "warmup": "teach a model the reply format on demonstrations",
     "play": "play an environment yourself",
     "study": "run a grid of settings over seeds, and report it",
     "runs": "list runs and how far they are",
     "show": "print stored trajectories of a run",
     "plot": "draw learning curves of runs",
+    "report": "write a page of runs: summary, curves, every episode",
+    "watch": "follow a training in the browser",
     "envs": "list environments, or the settings of one",
     "presets": "list training presets",
     "doctor": "check machine and model",
@@ -109,7 +113,7 @@ def _overview() -> Parser:
         prog="ragen",
         usage="ragen COMMAND …  (ragen COMMAND --help)",
         description="Train and study language-model agents by multi-turn reinforcement learning (StarPO, StarPO-S).",
-        epilog=f"commands:\n{lines}\n\nfirst steps: ragen train bandit-starpo-s-grpo-small",
+        epilog=f"commands:\n{lines}\n\nfirst steps: ragen train bandit-starpo-s-grpo-tiny, then …-small (SmolLM2-135M)",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

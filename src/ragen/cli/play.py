@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragen.episode import Completion, StopReason, Turn
 from ragen.errors import ConfigError, EnvironmentFault
@@ -23,32 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-thinking", action="store_true", help="the prompts without <think>")
 
 
-class Screen:
-    """Stands where a chat renderer stands: keeps the messages to print and makes no tokens."""
-
-    multi_turn = True
-    why_single = ""
-
-    def __init__(self) -> None:
-        self.message = ""
-
-    def open(self, message: str) -> tuple[int, ...]:
-        """The first message."""
-        self.message = message
-        return ()
-
-    def extend(self, completion: Completion, message: str) -> tuple[int, ...]:
-        """A later message."""
-        del completion
-        self.message = message
-        return ()
-
-
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Play one episode."""
     from ragen.config import load_config
     from ragen.config.load import parse_overrides
     from ragen.envs import environment_factory
+    from ragen.rollout.contexts import MessageContext
     from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
     from ragen.seeding import derive
 
@@ -66,18 +46,17 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         dynamics_seed=derive(args.seed, "play", "dynamics"),
         sampling_seed=0,
     )
-    screen = Screen()
     rules = Rules(2**31, 2**40, thinking=thinking, format_penalty=config.rollout.format_penalty)
-    runner = EpisodeRunner(spec, env, screen, rules)  # type: ignore[arg-type]
+    runner = EpisodeRunner(spec, env, MessageContext(rules.context), rules)
     best = env.best_success() if runner.end is None else None
     while runner.end is None:
-        say(f"{screen.message}\n\n{_hint(env)}")
+        say(f"{runner.context.shown}\n\n{_hint(env)}")
         typed = _read()
         if typed is None:
             say("\nleft.")
             return 0
         text = wrapped(typed, thinking=thinking)
-        runner.apply(Completion((0,), (0.0,), (0.0,), text, StopReason.END))
+        runner.apply(Completion((), (), (), text, StopReason.END))
         if runner.turns:
             say(_told(runner.turns[-1]))
     _ending(runner, best)
@@ -125,7 +104,7 @@ def _told(turn: Turn) -> str:
     return f"— did {done}: reward {turn.reward:g}{penalty}{why}\n"
 
 
-def _ending(runner: "EpisodeRunner", best: float | None) -> None:
+def _ending(runner: "EpisodeRunner[Any]", best: float | None) -> None:
     if runner.fault is not None:
         raise EnvironmentFault(f"the environment failed: {runner.fault}")
     played = runner.trajectory(0)

@@ -2,14 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ragen.errors import CheckpointError, ConfigError, ModelError
+from ragen.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from ragen.runs.directory import RunDirectory
     from ragen.runs.events import StoredTrajectory
 
 OVERRIDES: str | None = None
@@ -38,6 +36,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.directory import RunDirectory, find_run
     from ragen.runs.events import to_line, trajectory_record
     from ragen.runs.summary import rollback_count
+    from ragen.runs.tokens import decoder
     from ragen.runs.view import reading_console, show_trajectories
 
     opened = RunDirectory.open(find_run(args.run))
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
             sys.stdout.write(to_line(trajectory_record(item)))
         return 0
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
-    decode = decoder(_tokenizer_home(opened))
+    decode = decoder(opened)
     console = reading_console()
     trained, rollbacks = sum(item.trained for item in stored), len(opened.rollbacks())
     counted = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
@@ -96,24 +95,3 @@ def _order(args: argparse.Namespace) -> str:
 def _span(numbers: Sequence[int]) -> str:
     whole = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
     return f"{numbers[0]} to {numbers[-1]}" if whole else ", ".join(map(str, numbers)) or "none"
-
-
-def decoder(path: Path) -> Callable[[Sequence[int]], str]:
-    """A function from ids to their exact text, special tokens included (by the tokenizer's own file: it loads fast)."""
-    from tokenizers import Tokenizer
-
-    file = path / "tokenizer.json"
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing more special
-        raise ModelError(f"'{file}' cannot be read as a tokenizer: {error}") from None
-    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
-
-
-def _tokenizer_home(opened: "RunDirectory") -> Path:
-    """The newest checkpoint, or before there is one the model the run began from."""
-    if steps := opened.checkpoints.steps():
-        return opened.checkpoints.path(steps[-1])
-    from ragen.models.resolve import resolve_model
-
-    return resolve_model(opened.config.model.name)

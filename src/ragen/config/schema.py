@@ -9,6 +9,7 @@ from ragen.config.collection import CurriculumConfig, ReplayConfig
 from ragen.config.contradictions import contradictions
 from ragen.config.settings import Settings
 from ragen.episode import LARGEST_REWARD
+from ragen.modules import whole_path
 
 COEF = 1e6  # the weight of a term at most: beyond, float32 overflows in the loss
 CLIP_BOUNDS = {"gspo": (3e-4, 4e-4), "gmpo": (0.4, 0.4)}  # clip_low, clip_high of their sources; other losses have PPO's
@@ -268,7 +269,7 @@ class RunConfig(Settings):
     root: str = Field("runs", description="where run directories are made")
     name: str = Field("", description="name of the run directory; empty = preset, seed and time")
     checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
-    keep: int = Field(2, ge=1, description="checkpoints kept")
+    keep: int = Field(2, ge=1, description="checkpoints kept; with rollbacks, of the scheduled ones")
     trajectories_every: int = Field(1, ge=0, description="steps between stored trajectories; 0 = none")
     threads: int = Field(
         0, ge=0, le=1024, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice"
@@ -284,6 +285,9 @@ class Config(Settings):
     env: dict[str, Any] = Field(
         {"name": "bandit"}, description="environment preset (`name`) and its own settings: `ragen envs`"
     )
+    plugins: tuple[str, ...] = Field(
+        (), description="Python files (FILE.py) or modules to load first: they register rules, losses … of one's own"
+    )
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -298,6 +302,12 @@ class Config(Settings):
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
     echo_trap: EchoTrapConfig = EchoTrapConfig()
     run: RunConfig = RunConfig()
+
+    @field_validator("plugins")
+    @classmethod
+    def _whole_paths(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Files by their whole path, so that a run finds them again from other directories."""
+        return tuple(whole_path(name) if name.endswith(".py") else name for name in names)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":

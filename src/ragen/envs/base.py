@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, field_validator
 from ragen.config.settings import Settings
 from ragen.envs.facts import Fact
 
-FLAGS = ("success", "action_is_valid", "action_is_effective")  # the bools a step's info carries
+FLAGS = ("success", "action_is_valid", "action_is_effective")  # the bools a step's info may carry
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 MARKS = ("||", *TAGS)  # what a reply is read by (``ragen.text.parser``)
 OUTER = string.whitespace + string.punctuation + "“”‘’«»"
@@ -70,8 +70,9 @@ class Observation:
 class Step:
     """The answer to one action.
 
-    ``terminated`` (the task itself ended) and ``truncated`` (cut from outside the task) are never one flag. ``info`` carries
-    ``success``, ``action_is_valid`` and ``action_is_effective`` (the state changed).
+    ``terminated`` (the task itself ended) and ``truncated`` (cut from outside the task) are never one flag. ``info`` may
+    carry the bools ``success`` (default: the environment's), ``action_is_valid`` and ``action_is_effective`` (the state
+    changed; default: True).
     """
 
     observation: str

@@ -1,18 +1,16 @@
 """Where an environment's class lies, as text: ``FILE.py:Class`` or ``module:Class``, and back again."""
 
 import ast
-import os
 import sys
-import traceback
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ragen.envs.base import Environment
 from ragen.errors import ConfigError, reason
+from ragen.modules import broken, no_file, run_file, whole_path
 from ragen.registry import nearest
 
 SHOWN = 3  # classes named in an error at most
@@ -26,12 +24,7 @@ def label(name: str) -> str:
 def canonical(name: str) -> str:
     """The name with the whole path of its file, so that it can be found from other directories."""
     place, colon, attribute = name.rpartition(":")
-    if not (colon and place.endswith(".py")):
-        return name
-    try:
-        return f"{Path(place).expanduser().resolve()}:{attribute}"
-    except (OSError, RuntimeError, ValueError):  # a user or a link that leads nowhere: ``load`` says so
-        return name
+    return f"{whole_path(place)}:{attribute}" if colon and place.endswith(".py") else name
 
 
 def name_of(source: Any) -> str:
@@ -60,7 +53,7 @@ def load(name: str) -> Any:
         raise ConfigError(f"the environment's file '{place}' cannot be read: {reason(error)}") from None
     if there and path.suffix != ".py":
         raise ConfigError(f"'{place}' is not a Python file: its name must end in .py")
-    found: Any = _run_file(path) if path.suffix == ".py" else _imported(place, attribute)
+    found: Any = run_file(path) if path.suffix == ".py" else _imported(place, attribute)
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = _environments_in(found)
@@ -92,19 +85,11 @@ def _how_to_write(name: str) -> str:
     if not ending:
         return f"a class in a file is written FILE.py:{name.strip(':').rpartition('/')[2] or 'Class'}"
     if not path.is_file():
-        return _no_file(path)
+        return no_file(path)
     known = _class_names(path)
     if attribute:
         return f"did you mean '{path}:{next(iter(get_close_matches(attribute, known, n=1)), attribute)}'?"
     return f"name the class as well, {' or '.join(f'{path}:{each}' for each in known[:SHOWN]) or f'{path}:Class'}"
-
-
-def _no_file(path: Path) -> str:
-    folder = path.parent
-    if not folder.is_dir():
-        return f"there is no folder '{folder}'"
-    there = [file.name for file in folder.glob("*.py") if file.is_file()]
-    return f"there is no file '{path}': {nearest(path.name, there) if there else 'its folder holds no Python file'}"
 
 
 def _class_names(path: Path) -> list[str]:
@@ -137,40 +122,9 @@ def _imported(place: str, attribute: str) -> ModuleType:
         return import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise _broken(place, error) from error
+            raise broken(place, error) from error
     except Exception as error:
-        raise _broken(place, error) from error
+        raise broken(place, error) from error
     file = Path(f"{place.replace('.', '/')}.py")
     hint = f"did you mean '{file}:{attribute}'?" if file.is_file() else _by_hand(attribute)
     raise ConfigError(f"the environment's module '{place}' is not found by Python: {hint}")
-
-
-def _broken(place: str, error: Exception) -> ConfigError:
-    """The file is there and fails by itself: what it raised, and where."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
-    return ConfigError(f"'{place}' cannot be loaded: {type(error).__name__}: {error}{where}")
-
-
-def _run_file(path: Path) -> ModuleType:
-    """The module of a file; its folder is where it finds its neighbours, as it is for a script."""
-    name = f"ragen_file{os.path.realpath(path).removesuffix('.py').replace('/', '_').replace('.', '_')}"
-    if name in sys.modules:
-        return sys.modules[name]
-    if not path.is_file():
-        raise ConfigError(_no_file(path))
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"'{path}' is not a Python file")
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    module = module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: its settings classes look themselves up there
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as error:
-        del sys.modules[name]
-        if isinstance(error, Exception):
-            raise _broken(str(path), error) from error
-        raise
-    return module

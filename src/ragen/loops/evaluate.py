@@ -93,7 +93,7 @@ def notes(world: World, errors: Sequence[Trajectory]) -> list[str]:
     """What a reader must know beside the numbers."""
     said = []
     if started(world.make).content() is None:
-        said.append("no held-out content: same prompts as training, fresh chance")
+        said.append("no held-out content (the environment names none): training may have seen these prompts; fresh chance")
     hint = world.settings.get("hint", "none")
     if hint not in ("none", None):
         said.append(f"the observation helps: hint = {hint}")

@@ -9,11 +9,13 @@ from typing import Any
 from ragen.config.schema import Config
 from ragen.errors import CheckpointError, TrainingError
 from ragen.loops.session import Session, after_rollbacks
-from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
+from ragen.metrics.echo_trap import Signals, TrapSettings, flat_steps
 from ragen.runs.checkpoints import verify
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
-from ragen.runs.summary import ECHO_TRAP, rollback_count
+from ragen.runs.summary import ECHO_TRAP, rollback_count, signals
+
+SHOWN = (("success", "rollout/success"), ("valid format", "rollout/valid_format"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,8 @@ class Guard:
     """Looks at the metrics of every step, beginning with those that a resumed run has on disk."""
 
     def __init__(self, session: Session) -> None:
-        trap = session.config.echo_trap
         self._run, self._rollbacks = session.run, session.carried.rollbacks
-        self._trap, self._settings = trap, TrapSettings(trap.window, trap.drop, trap.spike, trap.solved)
+        self._trap = session.config.echo_trap
         self._rows: list[Mapping[str, Any]] = list(session.run.metrics())
         self.signals = self._detect()
 
@@ -45,6 +46,8 @@ class Guard:
             return Verdict({})
         found = self.signals.metrics() | ({"trap/rollbacks": float(self._rollbacks)} if action == "rollback" else {})
         messages = tuple(_messages(self.signals, step, metrics))
+        if flat_steps(self._rows, TrapSettings(solved=self._trap.solved)) == self._trap.window:
+            messages += (flat_message(self._trap.window, metrics),)
         if action == "warn" or step not in (self.signals.warning, self.signals.collapsed):
             return Verdict(found, messages)
         why = f"{ECHO_TRAP} at step {step}"
@@ -65,7 +68,7 @@ class Guard:
         return None
 
     def _detect(self) -> Signals:
-        return NOTHING if self._trap.action == "off" else detect(self._rows, self._settings)
+        return signals(self._run.config, self._rows)
 
 
 def _messages(signals: Signals, step: int, metrics: Mapping[str, float]) -> Iterator[str]:
@@ -77,6 +80,15 @@ def _messages(signals: Signals, step: int, metrics: Mapping[str, float]) -> Iter
         yield f"Echo Trap, spike at step {step}: gradient norm {metrics['update/grad_norm']:.3g}; docs/collapse.md"
     if signals.collapsed == step:
         yield f"Echo Trap, collapse at step {step}: {success}; docs/collapse.md"
+
+
+def flat_message(steps: int, metrics: Mapping[str, float]) -> str:
+    """What is said of ``steps`` steps in a row without any group whose returns differed."""
+    told = [f"{name} {metrics[key]:.3f}" for name, key in SHOWN if math.isfinite(metrics.get(key, math.nan))]
+    return (
+        f"in none of the last {steps} steps did the returns of any group differ ({', '.join(told)}): "
+        "there is hardly anything to learn from; docs/collapse.md"
+    )
 
 
 def announced(config: Config, kept: Sequence[int], start: int) -> Iterator[str]:
@@ -107,12 +119,13 @@ def roll_back(s: Session, target: int, signals: Signals, listener: Listener) -> 
     number = s.carried.rollbacks + 1
     abandoned = [row for row in s.run.metrics() if row["step"] > target]
     config = after_rollbacks(s.run.config, number)
-    rate, value = config.optim.learning_rate, config.filter.value
+    rate = config.optim.learning_rate
+    changed = {} if config.echo_trap.filter_value is None else {"filter_value": config.filter.value}
     at = abandoned[-1]["step"]
     fired = (signals.fired if signals.warning == at else ()) + (("collapse",) if signals.collapsed == at else ())
     event = {"rollback": number, "at_step": at, "to_step": target, "fired": fired}
-    s.run.write_rollback(number, event | {"learning_rate": rate, "filter_value": value}, abandoned)
-    filtered = "" if config.echo_trap.filter_value is None else f", filter.value {value:g}"
+    s.run.write_rollback(number, event | {"learning_rate": rate} | changed, abandoned)
+    filtered = "".join(f", filter.value {x:g}" for x in changed.values())
     listener.on_message(f"rollback {number}: back to step {target}, learning rate {rate:g}{filtered}")
     listener.on_phase("train", s.config.steps - target)
     return s.returned_to(target, number)

@@ -17,6 +17,7 @@ from ragen.loops.effects import effect_problems
 from ragen.loops.loss_checks import loss_problems
 from ragen.loops.requirements import rule_problems
 from ragen.models.device import choose_device
+from ragen.modules import load_plugins
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.pool import visited
 from ragen.rollout.runner import EnvironmentFactory
@@ -46,6 +47,7 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
 
     A ``resumed`` run may carry settings that no longer count: it cannot change them, only what they depend on.
     """
+    load_plugins(config.plugins)
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     choose_device(config.model.device)

@@ -1,5 +1,7 @@
 """The evaluations of a training run: made where they are due and not stored yet, so that none is lost to an interruption."""
 
+import time
+
 from ragen.errors import CheckpointError
 from ragen.loops.compose import World
 from ragen.loops.evaluate import evaluate_agent
@@ -31,9 +33,10 @@ def evaluate_all(s: Session, name: str, step: int, listener: Listener, interrupt
 
 def _evaluate(s: Session, world: World, name: str, step: int, listener: Listener) -> EvalReport:
     listener.on_phase(f"evaluate {name}", s.config.eval.episodes * s.config.eval.samples)
+    started = time.perf_counter()
     report, _ = evaluate_agent(s.agent, world, s.config, label=s.run.path.name, progress=listener.on_progress)
     trim()
-    s.run.write_eval(name, step, report.to_dict())
+    s.run.write_eval(name, step, {"seconds": time.perf_counter() - started, **report.to_dict()})
     listener.on_eval(name, report)
     return report
 

@@ -93,6 +93,17 @@ def detect(history: Sequence[Mapping[str, float | None]], settings: TrapSettings
     )
 
 
+def flat_steps(history: Sequence[Mapping[str, float | None]], settings: TrapSettings = TrapSettings()) -> int:
+    """How many of the last steps in a row had no group whose returns differed, where success is below ``solved``; else 0.
+
+    A run that is there from its first steps on has no healthy level to fall from, so no signal tells of it.
+    """
+    if not history or not (history[-1].get("rollout/success") or 0.0) < settings.solved:
+        return 0
+    spread = [row.get("rollout/return_std_max") for row in reversed(history)]
+    return next((count for count, value in enumerate(spread) if value != 0), len(spread))
+
+
 class _Curve:
     """A metric's ``levels`` (T, 3) at each step and the two before; ``healthy`` (T, 1), the mean of all values before the
     windows of these, and its ``noise``, c σ √(1/w + 1/n): how far chance alone may take a level.

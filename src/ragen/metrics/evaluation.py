@@ -27,7 +27,8 @@ class PlayerScore:
 class EvalReport:
     """One evaluation. Rates are in [0, 1]; intervals are 95 %; ``method`` names how they were made.
 
-    ``outcomes[i]`` holds the successes of instance ``instances[i]`` (one a sample), so that runs can be compared in pairs.
+    ``outcomes[i]`` and ``returns[i]`` hold the successes and total returns of instance ``instances[i]`` (one a sample), so
+    that evaluations can be compared in pairs. ``endpoint`` tells what an API model's requests were and cost.
     ``ceiling`` is the mean success probability of best play on these instances, where the environment knows it.
     """
 
@@ -54,6 +55,8 @@ class EvalReport:
     notes: tuple[str, ...] = ()
     instances: tuple[int, ...] = ()
     outcomes: tuple[tuple[bool, ...], ...] = ()
+    returns: tuple[tuple[float, ...], ...] = ()
+    endpoint: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -61,9 +64,14 @@ class EvalReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "EvalReport":
-        """The report again from what JSON made of ``to_dict``; further keys are left out, a null number is NaN."""
-        known = {f.name: values[f.name] for f in fields(cls)}
+        """The report again from what JSON made of ``to_dict``; further keys are left out, a null number is NaN.
+
+        ``returns`` and ``endpoint`` may be missing: runs are older than these fields.
+        """
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values or f.name not in ("returns", "endpoint")}
         for name, kind in cls.__annotations__.items():
+            if name not in known:
+                continue
             if known[name] is None and kind is float:
                 known[name] = math.nan
             elif kind in (Interval, tuple[str, ...], tuple[int, ...]):
@@ -72,7 +80,8 @@ class EvalReport:
             name: PlayerScore(player["success"], tuple(player["interval"]), player["task_return"])
             for name, player in known["players"].items()
         }
-        known["outcomes"] = tuple(tuple(row) for row in known["outcomes"])
+        for name in ("outcomes", "returns"):
+            known[name] = tuple(tuple(row) for row in known.get(name, ()))
         return cls(**known)
 
 
@@ -104,12 +113,14 @@ def evaluation_report(
     ceiling: float | None = None,
     players: Mapping[str, PlayerScore] | None = None,
     notes: Sequence[str] = (),
+    endpoint: Mapping[str, Any] | None = None,
 ) -> EvalReport:
     """Summarise the episodes of an evaluation; groups are instances, members are samples."""
     played: list[Trajectory] = [t for group in groups for t in group.trajectories]
     outcomes = tuple(tuple(t.success for t in group.trajectories) for group in groups)
     interval, method = rate_interval(outcomes)
-    returns, clusters = _flatten([group.returns().tolist() for group in groups])
+    totals = [group.returns().tolist() for group in groups]
+    returns, clusters = _flatten(totals)
     return EvalReport(
         env=env,
         settings=settings,
@@ -134,6 +145,8 @@ def evaluation_report(
         notes=tuple(notes),
         instances=tuple(group.trajectories[0].instance_seed for group in groups),
         outcomes=outcomes,
+        returns=tuple(tuple(row) for row in totals),
+        endpoint=endpoint or {},
     )
 
 

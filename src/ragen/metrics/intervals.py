@@ -1,6 +1,7 @@
 """Confidence intervals: every reported number carries one, and the method is named."""
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
@@ -96,6 +97,35 @@ def paired_bootstrap(
     return cluster_bootstrap(two - one, names, confidence, resamples=resamples, seed=seed)
 
 
+def paired_score(wins: float, losses: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Score interval of the difference p₂ − p₁ of two proportions over n pairs, ``wins`` and ``losses`` of which differ.
+
+    All δ with |Z(δ)| ≤ z, Z(δ) = (b − c − nδ) / √(n (2q̃ + δ(1 − δ))), b wins and c losses of the second, q̃ the likeliest
+    share of losses where the difference is δ: q̃ = (√(B² − 4AC) − B) / 2A, A = 2n, B = (2n − b + c)δ − b − c, C = −cδ(1 − δ).
+    At δ = 0 this is McNemar's statistic; without a differing pair the interval is ± z²/(n + z²), never empty.
+    ``wins`` and ``losses`` may be sums of shares. No pair at all gives (−1, 1).
+    Source: T. Tango, Statistics in Medicine 17 (1998).
+    """
+    if wins < 0 or losses < 0 or wins + losses > n * (1 + 1e-12):
+        raise ValueError(f"wins and losses must be counts of n pairs, got {wins} and {losses} of {n}")
+    if n == 0:
+        return -1.0, 1.0
+    z, middle = _z(confidence), (wins - losses) / n
+    low = _edge(lambda delta: _tango(wins, losses, n, delta) > z, -1.0, middle)
+    return low, -_edge(lambda delta: _tango(losses, wins, n, delta) > z, -1.0, -middle)
+
+
+def mcnemar(wins: int, losses: int) -> float:
+    """Exact two-sided p of McNemar's test: that ``wins`` and ``losses`` (pairs that differ) are equally likely.
+
+    p = min(1, 2 Σ_{k ≤ min(b, c)} C(b + c, k) / 2^{b + c}). Pairs that do not differ say nothing.
+    Source: Q. McNemar, Psychometrika 12 (1947); as a sign test it also holds for shares of several samples.
+    """
+    total = wins + losses
+    ways = sum(math.comb(total, k) for k in range(min(wins, losses) + 1))
+    return min(1.0, float(2 * ways / 2**total))
+
+
 def t_quantile(confidence: float, freedom: int) -> float:
     """The t with P(|T| ≤ t) = ``confidence`` for Student's distribution with ``freedom`` degrees of freedom (≥ 1)."""
     high = _z(confidence)
@@ -105,6 +135,26 @@ def t_quantile(confidence: float, freedom: int) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _t_mass(middle, freedom) < confidence else (low, middle)
+    return (low + high) / 2
+
+
+def _tango(wins: float, losses: float, n: int, delta: float) -> float:
+    """Z(δ) of ``paired_score``."""
+    a, b, c = 2 * n, (2 * n - wins + losses) * delta - wins - losses, -losses * delta * (1 - delta)
+    share = (math.sqrt(max(0.0, b * b - 4 * a * c)) - b) / (2 * a)
+    gap, variance = wins - losses - n * delta, n * (2 * share + delta * (1 - delta))
+    if variance <= 0:
+        return math.copysign(math.inf, gap) if gap else 0.0
+    return gap / math.sqrt(variance)
+
+
+def _edge(outside: Callable[[float], bool], low: float, high: float) -> float:
+    """Where ``outside``, true below it, becomes false between ``low`` and ``high``; ``low`` where it is never true."""
+    if not outside(low):
+        return low
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if outside(middle) else (low, middle)
     return (low + high) / 2
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ragen.episode import EndReason, Group, Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
+from ragen.rollout.contexts import TokenContext
 from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
 from ragen.samplers.base import Request, SamplingParams, TokenSampler
 from ragen.seeding import derive
@@ -50,7 +51,7 @@ def collect(
     fault: Exception | None = None
     for start in range(0, len(specs), size):
         chunk = specs[start : start + size]
-        runners = [EpisodeRunner(spec, make_env(), renderer, rules) for spec in chunk]
+        runners = [EpisodeRunner(spec, make_env(), TokenContext(renderer, rules.context), rules) for spec in chunk]
         _play(runners, sampler, params, progress)
         played.extend(runner.trajectory(sampler.version) for runner in runners)
         fault = fault or next((runner.fault for runner in runners if runner.fault is not None), None)
@@ -62,23 +63,27 @@ def collect(
             f"all {len(specs)} episodes of '{specs[0].env}' failed; the first said: {fault}. "
             "Run ragen.envs.check_environment on it to see what breaks the contract"
         ) from fault
+    return Collection(in_groups(specs, played), errors)
+
+
+def in_groups(specs: Sequence[EpisodeSpec], played: Sequence[Trajectory]) -> tuple[Group, ...]:
+    """The sound ones of the trajectories of ``specs``, by group; a group of which nothing is left is left out."""
     members: dict[int, list[Trajectory]] = {}
     for spec, trajectory in zip(specs, played, strict=True):
         if trajectory.end is not EndReason.ERROR:
             members.setdefault(spec.group, []).append(trajectory)
-    groups = tuple(Group(index, tuple(trajectories)) for index, trajectories in members.items())
-    return Collection(groups, errors)
+    return tuple(Group(index, tuple(trajectories)) for index, trajectories in members.items())
 
 
 def _play(
-    runners: Sequence[EpisodeRunner], sampler: TokenSampler, params: SamplingParams, progress: Progress | None
+    runners: Sequence[EpisodeRunner[TokenContext]], sampler: TokenSampler, params: SamplingParams, progress: Progress | None
 ) -> None:
     done = _count_ended(runners, 0, progress)
     while live := [(slot, runner) for slot, runner in enumerate(runners) if runner.end is None]:
         requests = [
             Request(
                 slot=slot,
-                context=runner.context.ids,
+                context=runner.context.parts,
                 seed=derive(runner.spec.sampling_seed, "", "turn", len(runner.turns)),
                 max_new_tokens=runner.token_budget,
             )
@@ -90,7 +95,7 @@ def _play(
     sampler.release()
 
 
-def _count_ended(runners: Sequence[EpisodeRunner], before: int, progress: Progress | None) -> int:
+def _count_ended(runners: Sequence[EpisodeRunner[TokenContext]], before: int, progress: Progress | None) -> int:
     ended = sum(runner.end is not None for runner in runners)
     if progress is not None and ended > before:
         progress(ended - before)

@@ -1,12 +1,20 @@
-"""What a turn sees. A context grows by appending ids; dropping history starts a new segment (law 1)."""
+"""What a turn sees. A context grows by appending; dropping history starts a new segment (law 1).
 
+One policy, two materials: token ids (`TokenContext`, which can be trained on) and messages (`MessageContext`, for endpoints
+that make the tokens themselves).
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from ragen.episode import Completion
 from ragen.errors import TemplateError
+from ragen.samplers.chat import Message
 from ragen.text.chat import ChatRenderer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +34,44 @@ class _Exchange:
     completion: Completion
 
 
-class Context:
-    """The ids of the current segment.
+class Context(ABC, Generic[T]):
+    """The current segment as a sequence of parts of one kind.
 
-    ``ids`` is the whole segment, ``added`` what was appended for the coming reply, ``extends`` False where a new segment
+    ``parts`` is the whole segment, ``added`` what was appended for the coming reply, ``extends`` False where a new segment
     begins, ``shown`` the message that ends it.
     """
 
-    def __init__(self, renderer: ChatRenderer, policy: ContextPolicy) -> None:
-        if policy.kind != "single" and not renderer.multi_turn:
-            raise TemplateError(
-                f"this chat template cannot grow by appending: {renderer.why_single}. "
-                "Set rollout.context to 'single' (one segment a turn) or use a model whose template keeps history"
-            )
-        self._renderer, self._policy = renderer, policy
+    def __init__(self, policy: ContextPolicy) -> None:
+        self._policy = policy
         self._history: list[_Exchange] = []
         self._in_segment = 0
-        self.ids: tuple[int, ...] = ()
-        self.added: tuple[int, ...] = ()
+        self.parts: tuple[T, ...] = ()
+        self.added: tuple[T, ...] = ()
         self.extends = False
         self.shown = ""
         self._fresh = ""
+
+    @property
+    @abstractmethod
+    def prompt_ids(self) -> tuple[int, ...]:
+        """The ids of ``added``; none where only an endpoint knows them."""
+
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """The length of the segment in tokens; 0 where only an endpoint knows it."""
+
+    @abstractmethod
+    def _opening(self, message: str) -> tuple[T, ...]:
+        """A new segment up to the reply to its first message."""
+
+    @abstractmethod
+    def _following(self, completion: Completion, message: str) -> tuple[T, ...]:
+        """What stands between a reply and the next one."""
+
+    @abstractmethod
+    def _reply(self, completion: Completion) -> tuple[T, ...]:
+        """A reply."""
 
     def show(self, message: str, *, fresh: str) -> None:
         """Add the message of the coming turn; ``fresh`` tells the same state without any history."""
@@ -56,23 +81,77 @@ class Context:
         elif self._policy.kind == "window" and self._in_segment > self._policy.window:
             self._restart(message, self._history[-self._policy.window :])
         else:
-            self.added = self._renderer.extend(self._history[-1].completion, message)
-            self.ids, self.extends, self.shown = self.ids + self.added, True, message
+            self.added = self._following(self._history[-1].completion, message)
+            self.parts, self.extends, self.shown = self.parts + self.added, True, message
 
     def replied(self, completion: Completion) -> None:
-        """Append exactly the sampled ids."""
-        self.ids += completion.token_ids
+        """Append the reply exactly as it was sampled."""
+        self.parts += self._reply(completion)
         self._history.append(_Exchange(self.shown, self._fresh, completion))
         self._in_segment += 1
 
     def _restart(self, message: str, kept: Sequence[_Exchange]) -> None:
-        """Begin a segment: the kept turns (their sampled ids as they were) are context, then the new message."""
-        ids: tuple[int, ...] = ()
+        """Begin a segment: the kept turns (their replies as they were) are context, then the new message."""
+        parts: tuple[T, ...] = ()
         for i, exchange in enumerate(kept):
-            ids += (
-                self._renderer.extend(kept[i - 1].completion, exchange.message) if i else self._renderer.open(exchange.fresh)
-            )
-            ids += exchange.completion.token_ids
-        ids += self._renderer.extend(kept[-1].completion, message) if kept else self._renderer.open(message)
-        self.ids, self.added, self.extends, self.shown = ids, ids, False, message
+            parts += self._following(kept[i - 1].completion, exchange.message) if i else self._opening(exchange.fresh)
+            parts += self._reply(exchange.completion)
+        parts += self._following(kept[-1].completion, message) if kept else self._opening(message)
+        self.parts, self.added, self.extends, self.shown = parts, parts, False, message
         self._in_segment = len(kept)
+
+
+class TokenContext(Context[int]):
+    """The ids a policy sees: the template's and the messages' from ``renderer``, the replies' exactly as sampled."""
+
+    def __init__(self, renderer: ChatRenderer, policy: ContextPolicy) -> None:
+        if policy.kind != "single" and not renderer.multi_turn:
+            raise TemplateError(
+                f"this chat template cannot grow by appending: {renderer.why_single}. "
+                "Set rollout.context to 'single' (one segment a turn) or use a model whose template keeps history"
+            )
+        super().__init__(policy)
+        self._renderer = renderer
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """The ids that were added."""
+        return self.added
+
+    @property
+    def tokens(self) -> int:
+        """The number of ids."""
+        return len(self.parts)
+
+    def _opening(self, message: str) -> tuple[int, ...]:
+        return self._renderer.open(message)
+
+    def _following(self, completion: Completion, message: str) -> tuple[int, ...]:
+        return self._renderer.extend(completion, message)
+
+    def _reply(self, completion: Completion) -> tuple[int, ...]:
+        return completion.token_ids
+
+
+class MessageContext(Context[Message]):
+    """The messages an endpoint is sent: the user's as they are told, the replies as text, thoughts included."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """None: the endpoint makes them."""
+        return ()
+
+    @property
+    def tokens(self) -> int:
+        """Unknown here: the endpoint refuses a conversation that is too long."""
+        return 0
+
+    def _opening(self, message: str) -> tuple[Message, ...]:
+        return (Message("user", message),)
+
+    def _following(self, completion: Completion, message: str) -> tuple[Message, ...]:
+        del completion
+        return (Message("user", message),)
+
+    def _reply(self, completion: Completion) -> tuple[Message, ...]:
+        return (Message("assistant", completion.text),)

@@ -8,6 +8,7 @@ from ragen.envs.base import Environment
 from ragen.envs.guard import guarded
 from ragen.episode import Completion, StopReason, Trajectory
 from ragen.errors import EnvironmentFault
+from ragen.rollout.contexts import TokenContext
 from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
 from ragen.seeding import derive, generator
 from ragen.text.chat import ChatRenderer
@@ -51,7 +52,7 @@ def demonstrate(
 
     A fault of the environment, an oracle that has no answer included, ends it with ``EndReason.ERROR``.
     """
-    runner = EpisodeRunner(spec, make_env(), renderer, rules)
+    runner = EpisodeRunner(spec, make_env(), TokenContext(renderer, rules.context), rules)
     env = runner.env
     rng = generator(spec.sampling_seed)
     while runner.end is None:

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from ragen.envs.guard import Guarded, guarded
 from ragen.errors import ConfigError, EnvironmentFault
+from ragen.rollout.contexts import TokenContext
 from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
 from ragen.seeding import derive, generator
 from ragen.text.chat import ChatRenderer
@@ -73,7 +74,7 @@ def check_first_prompt(env: str, make_env: EnvironmentFactory, renderer: ChatRen
     for seed in range(PROBES):
         spec = EpisodeSpec(env, group=0, member=0, instance_seed=seed, dynamics_seed=0, sampling_seed=0)
         with suppress(EnvironmentFault):
-            fault = EpisodeRunner(spec, make_env(), renderer, rules).fault
+            fault = EpisodeRunner(spec, make_env(), TokenContext(renderer, rules.context), rules).fault
             if fault is None:
                 return
             if isinstance(fault, ConfigError):

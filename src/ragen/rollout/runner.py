@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ragen.envs.base import Environment, Step
 from ragen.envs.guard import guarded
@@ -10,11 +10,11 @@ from ragen.episode import Completion, EndReason, Trajectory, Turn
 from ragen.errors import ConfigError, EnvironmentFault, RagenError
 from ragen.rollout.contexts import Context, ContextPolicy
 from ragen.rollout.shaping import Shaping
-from ragen.text.chat import ChatRenderer
 from ragen.text.parser import choose_actions, parse_reply
 from ragen.text.prompts import Task, first_message, next_message
 
 EnvironmentFactory = Callable[[], Environment]
+C = TypeVar("C", bound=Context[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Rules:
     shaping: Shaping = field(default_factory=Shaping)
 
 
-class EpisodeRunner:
-    """Plays one episode: ask for ``context()``, sample a reply to it, hand it to ``apply()``, until ``end`` is set.
+class EpisodeRunner(Generic[C]):
+    """Plays one episode: sample a reply to ``context``, hand it to ``apply()``, until ``end`` is set.
 
     Faults of the environment (an exception, or an answer that breaks the contract) end the episode with
     ``EndReason.ERROR``: nothing is invented, ``fault`` is kept. So does a first prompt that does not fit into the context.
     """
 
-    def __init__(self, spec: EpisodeSpec, env: Environment, renderer: ChatRenderer, rules: Rules) -> None:
+    def __init__(self, spec: EpisodeSpec, env: Environment, context: C, rules: Rules) -> None:
         self.spec, self.env, self.rules = spec, guarded(env), rules
         self.turns: list[Turn] = []
         self.end: EndReason | None = None
@@ -61,7 +61,7 @@ class EpisodeRunner:
         self.actions_used = 0
         self.tokens_used = 0
         self.observation = ""
-        self.context = Context(renderer, rules.context)
+        self.context = context
         try:
             observation = self.env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
             self.task = make_task(self.env, thinking=rules.thinking)
@@ -144,11 +144,11 @@ class EpisodeRunner:
         invalid: int = 0,
         score: float | None = None,
     ) -> None:
-        shaping, length = self.rules.shaping, len(completion.token_ids)
+        shaping, length = self.rules.shaping, completion.length
         self.actions_used += len(actions)
         self.tokens_used += length
         turn = Turn(
-            prompt_ids=self.context.added,
+            prompt_ids=self.context.prompt_ids,
             extends=self.context.extends,
             completion=completion,
             observation=self.context.shown,
@@ -195,19 +195,20 @@ class EpisodeRunner:
     def _show(self, message: str, observation: str, *, fresh: str | None = None) -> None:
         self.observation = observation
         self.context.show(message, fresh=message if fresh is None else fresh)
-        needed = len(self.context.ids) + self.token_budget
-        if needed <= self.rules.max_context:
-            return
-        if self.turns:
-            self.end = EndReason.OVERFLOW
-            return
-        self.fail(
-            ConfigError(
-                f"the first prompt of '{self.spec.env}' has {len(self.context.ids)} tokens and a reply may have "
+        needed = self.context.tokens + self.token_budget
+        if needed > self.rules.max_context:
+            self.overflow(
+                f"the first prompt of '{self.spec.env}' has {self.context.tokens} tokens and a reply may have "
                 f"{self.token_budget}, which exceeds the context of {self.rules.max_context}: lower "
                 "rollout.max_new_tokens, raise rollout.max_context, or choose a model with a longer context"
             )
-        )
+
+    def overflow(self, reason: str) -> None:
+        """End the episode because the coming turn does not fit; where that is the first one, ``reason`` is its fault."""
+        if self.turns:
+            self.end = EndReason.OVERFLOW
+        else:
+            self.fail(ConfigError(reason))
 
     def fail(self, fault: RagenError) -> None:
         """End the episode as one that is not trained on."""

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ragen.config.schema import Config
+from ragen.metrics.curves import WINDOW
+from ragen.metrics.echo_trap import flat_steps
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.summary import ECHO_TRAP, paper_name, rollback_count
@@ -112,7 +114,14 @@ def end_lines(result: Any) -> list[str]:
     seen = {"early warning": result.signals.warning, "spike": result.signals.spike, "collapse": result.signals.collapsed}
     given = [f"{name} at step {step}" for name, step in seen.items() if step is not None]
     lines += [f"Echo Trap: {', '.join(given)} (docs/collapse.md)"] if given else []
-    return [*lines, f"run: {result.run}", f"look:   ragen show {result.run}", *_next_lines(result)]
+    if (flat := flat_steps(result.history)) >= WINDOW:
+        lines.append(f"in none of the last {flat} steps did the returns of any group differ: they taught hardly anything")
+    return [
+        *lines,
+        f"run: {result.run}",
+        f"look:   ragen show {result.run}   (in a browser: ragen report {result.run})",
+        *_next_lines(result),
+    ]
 
 
 def _next_lines(result: Any) -> list[str]:

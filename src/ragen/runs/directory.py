@@ -99,7 +99,7 @@ class RunDirectory:
         self, step: int, groups: Sequence[Group], errors: Sequence[Trajectory] = (), advantages: Advantages | None = None
     ) -> None:
         """Store the episodes of ``step``; ``advantages[(group index, member)]`` holds each turn's mean advantage."""
-        write_trajectories(self._trajectory_file(step), stored_trajectories(groups, errors, advantages))
+        write_trajectories(self.trajectory_file(step), stored_trajectories(groups, errors, advantages))
 
     def trajectories(self, step: int | None = None) -> list[StoredTrajectory]:
         """The stored episodes of ``step`` (None: the last one stored)."""
@@ -109,7 +109,7 @@ class RunDirectory:
         wanted = steps[-1] if step is None else step
         if wanted not in steps:
             raise CheckpointError(f"no trajectories of step {wanted} in '{self.path}'; stored: {_ranges(steps)}")
-        return list(read_trajectories(self._trajectory_file(wanted)))
+        return list(read_trajectories(self.trajectory_file(wanted)))
 
     def trajectory_steps(self) -> list[int]:
         """The steps whose trajectories are stored."""
@@ -117,7 +117,7 @@ class RunDirectory:
 
     def write_eval(self, name: str, step: int, report: Mapping[str, Any]) -> Path:
         """Store an evaluation made after ``step`` steps as ``eval/<name>.json``."""
-        path = self._eval_file(_checked_name(name, "evaluation"))
+        path = self._eval_file(checked_name(name, "evaluation"))
         write_text(path, json.dumps(plain({"step": step, **report}), indent=1, ensure_ascii=False) + "\n")
         return path
 
@@ -158,7 +158,7 @@ class RunDirectory:
             clean_temporary(self.path)
             cut_lines(self.path / "metrics.jsonl", step)
             for later in [s for s in self.trajectory_steps() if s > step]:
-                self._trajectory_file(later).unlink()
+                self.trajectory_file(later).unlink()
             for name, made in ((name, report["step"]) for name, report in self.evaluations().items()):
                 if made > step:
                     self._eval_file(name).unlink()
@@ -175,7 +175,8 @@ class RunDirectory:
     def _eval_file(self, name: str) -> Path:
         return self.path / "eval" / f"{name}.json"
 
-    def _trajectory_file(self, step: int) -> Path:
+    def trajectory_file(self, step: int) -> Path:
+        """Where the trajectories of ``step`` are stored, if they are."""
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"
 
 
@@ -260,7 +261,7 @@ def make_place(config: Config, label: str | None = None) -> Path:
         require_tensorboard()
     root = Path(config.run.root)
     if config.run.name:
-        path = root / _checked_name(config.run.name, "run.name")
+        path = root / checked_name(config.run.name, "run.name")
         _check_vacant(path)
         with clear_disk_errors("the run directory", path):
             path.mkdir(parents=True, exist_ok=True)
@@ -285,10 +286,10 @@ def _check_vacant(path: Path) -> None:
         )
 
 
-def _checked_name(name: str, what: str) -> str:
+def checked_name(name: str, what: str, place: str = "run.root") -> str:
     """A name that stays inside its directory: letters, digits, dots, dashes and underscores, no dot in front."""
     if not re.fullmatch(r"\w[\w.+=-]{0,199}", name):
-        raise ConfigError(f"{what} is {name!r}: use letters, digits, '.', '-' and '_' only (no path); the place is run.root")
+        raise ConfigError(f"{what} is {name!r}: use letters, digits, '.', '-' and '_' only (no path); the place is {place}")
     return name
 
 

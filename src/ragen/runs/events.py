@@ -126,7 +126,7 @@ def read_trajectories(path: Path) -> Iterator[StoredTrajectory]:
     """Read back what ``write_trajectories`` wrote: ids and floats exactly (a recorded NaN stays NaN)."""
     for record in read_lines(path):
         try:
-            yield _restored(record)
+            yield restored(record)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"'{path}' does not hold trajectories of this version of RAGEN ({error!r})") from None
 
@@ -160,6 +160,7 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "entropies": c.entropies,
         "text": c.text,
         "stop": c.stop,
+        **({"untold_tokens": c.untold_tokens} if c.untold_tokens else {}),
         "actions": turn.actions,
         "valid": turn.valid,
         "reward": turn.reward,
@@ -173,7 +174,8 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _restored(record: Mapping[str, Any]) -> StoredTrajectory:
+def restored(record: Mapping[str, Any]) -> StoredTrajectory:
+    """A trajectory from its record; KeyError, TypeError or ValueError where it is none."""
     trajectory = Trajectory(
         env=record["env"],
         instance_seed=record["instance_seed"],
@@ -195,6 +197,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         entropies=_floats(record["entropies"]),
         text=record["text"],
         stop=StopReason(record["stop"]),
+        untold_tokens=record.get("untold_tokens", 0),
     )
     return Turn(
         prompt_ids=tuple(record["prompt_ids"]),

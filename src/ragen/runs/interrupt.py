@@ -62,7 +62,8 @@ class Interrupt:
         if self._count == 1:
             self._say(f"Stopping after this {self._work}. Press Ctrl-C again to abandon it.")
         elif self._count == 2:
-            self._say(f"Abandoning the {self._work}, then saving. Press Ctrl-C again to end without saving.")
+            does = f"Abandoning the {self._work}" if self._abandonable else "Finishing the update, which cannot be abandoned"
+            self._say(f"{does}, then saving. Press Ctrl-C again to end without saving.")
             if self._abandonable:
                 raise StepAbandoned
         else:

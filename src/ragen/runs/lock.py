@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from ragen.errors import CheckpointError
 from ragen.filelock import acquire, release
 from ragen.runs.disk import clear_disk_errors
@@ -13,24 +15,30 @@ LOCK = ".lock"
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the directory ``path`` for this process; CheckpointError names the process that already does."""
+def locked(path: Path, what: str = "run", naming: str = "--run.name") -> Iterator[None]:
+    """Hold the directory ``path`` of a run (or ``what``) for this process; CheckpointError names who already does."""
     file = path / LOCK
-    with clear_disk_errors("the run's lock", file):
+    with clear_disk_errors("the lock", file):
         handle = acquire(file, wait=False)
     if handle is None:
         owner = _owner(file)
         raise CheckpointError(
-            f"the run directory '{path}' is in use by {f'process {owner}' if owner else 'another process'}: wait for "
-            "its end, stop it, or start a run of another name (--run.name)"
+            f"the {what} directory '{path}' is in use by {f'process {owner}' if owner else 'another process'}: wait for "
+            f"its end, stop it, or start one of another name ({naming})"
         )
     try:
-        with clear_disk_errors("the run's lock", file):
+        with clear_disk_errors("the lock", file):
             os.ftruncate(handle, 0)
             os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
         release(file, handle)
+
+
+def writer(path: Path) -> int | None:
+    """The process that writes to the run directory ``path``, by its number, or None (a killed one leaves its number)."""
+    owner = _owner(path / LOCK)
+    return int(owner) if owner.isascii() and owner.isdigit() and psutil.pid_exists(int(owner)) else None
 
 
 def _owner(file: Path) -> str:

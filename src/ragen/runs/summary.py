@@ -1,12 +1,16 @@
 """What a run's files say in short: its method, its evaluations and how far it is."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from ragen.config.schema import Config
 from ragen.errors import CheckpointError
+from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
 from ragen.runs.directory import RunDirectory
+from ragen.runs.lock import writer
 
 ECHO_TRAP = "stopped: Echo Trap"  # how the reason of a run begins that its detector ended
 
@@ -55,3 +59,26 @@ def eval_points(run: RunDirectory) -> list[EvalPoint]:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"'{file}' is not an evaluation of this version of RAGEN ({error!r})") from None
     return sorted(points, key=lambda point: (point.step, point.name != "before"))
+
+
+def signals(config: Config, rows: Sequence[Mapping[str, Any]]) -> Signals:
+    """What the Echo-Trap detector says of the metrics ``rows`` with the run's settings; nothing where it is off."""
+    trap = config.echo_trap
+    return NOTHING if trap.action == "off" else detect(rows, TrapSettings(trap.window, trap.drop, trap.spike, trap.solved))
+
+
+def ending(run: RunDirectory, rows: Sequence[Mapping[str, Any]]) -> str:
+    """How a run stands or why it ended, as far as its files tell: a run does not write down why it stops."""
+    done, planned = (int(rows[-1]["step"]) if rows else 0), run.config.steps
+    how_far = f"after step {done} of {planned}"
+    if (process := writer(run.path)) is not None:
+        return f"running ({how_far}, process {process})"
+    if done >= planned:
+        return "all steps done"
+    seen = signals(run.config, rows)
+    if run.config.echo_trap.action in ("stop", "rollback") and done in (seen.warning, seen.collapsed):
+        return f"{ECHO_TRAP} at step {done} of {planned}"
+    flat = len(list(takewhile(lambda row: row.get("filter/kept_groups") == 0, reversed(rows))))
+    if flat >= run.config.filter.max_flat_steps:
+        return f"stopped {how_far}: every group was flat {flat} steps in a row"
+    return f"interrupted or killed {how_far}: `ragen train --resume {run.path}` goes on"

@@ -1,7 +1,7 @@
 """A sampler that decodes any Hugging Face causal LM in batches with its own loop."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from ragen.samplers.engines import PlainEngine, RowEngine, choose_engine
 from ragen.samplers.packed import PackedLinears
 from ragen.seeding import generator
 
+Hear = Callable[[int, int], None]
 COMPACT = 8  # finished rows leave the decode batch when they are more than one in this many
 
 
@@ -86,8 +87,8 @@ class HFSampler:
         """Whether slots keep their keys and values from turn to turn."""
         return isinstance(self._engine, RowEngine)
 
-    def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
-        """Sample one reply a request, in the order of the requests.
+    def generate(self, requests: Sequence[Request], params: SamplingParams, hear: Hear | None = None) -> list[Completion]:
+        """Sample one reply a request, in the order of the requests; ``hear(i, id)`` is told each id of request i at once.
 
         Raises TrainingError when a model gives NaN or infinite logits; the slots are then forgotten.
         """
@@ -102,7 +103,8 @@ class HFSampler:
             try:
                 for batch in self._engine.batches(requests):
                     part = [requests[i] for i in batch]
-                    for i, completion in zip(batch, self._decode(part, params, finder), strict=True):
+                    told = None if hear is None else _numbered(hear, batch)
+                    for i, completion in zip(batch, self._decode(part, params, finder, told), strict=True):
                         completions[i] = completion
             except BaseException:
                 self.release()
@@ -146,7 +148,9 @@ class HFSampler:
             with _inference(self._model, self._dtype), self._packed.use():
                 yield
 
-    def _decode(self, requests: Sequence[Request], params: SamplingParams, finder: StopFinder | None) -> list[Completion]:
+    def _decode(
+        self, requests: Sequence[Request], params: SamplingParams, finder: StopFinder | None, hear: Hear | None
+    ) -> list[Completion]:
         n, device = len(requests), self._model.device
         longest = max(request.max_new_tokens for request in requests)
         limits = np.asarray([request.max_new_tokens for request in requests])
@@ -164,6 +168,9 @@ class HFSampler:
             _refuse(draw, [requests[i].slot for i in order], alive, self.version, self._module)
             newest = draw.ids.cpu().numpy()
             _record(replies, order[alive], draw, torch.from_numpy(alive))
+            if hear is not None:
+                for i, token in zip(order[alive].tolist(), newest[alive].tolist(), strict=True):
+                    hear(i, token)
             self._stop(replies, order, alive, limits, finder)
             count = rounded(int(alive.sum()), ROWS) if self.reuses_cache else len(alive)
             if alive.any() and (len(alive) - count) * COMPACT > len(alive):
@@ -242,6 +249,11 @@ def _record(replies: _Replies, which: NDArray[np.int64], draw: Draw, alive: Tens
     replies.logprobs[which, at] = draw.logprobs[alive].cpu().numpy()
     replies.entropies[which, at] = draw.entropies[alive].cpu().numpy()
     replies.counts[which] += 1
+
+
+def _numbered(hear: Hear, batch: Sequence[int]) -> Hear:
+    """``hear`` for a part of the requests: their numbers in the whole call."""
+    return lambda i, token: hear(batch[i], token)
 
 
 def _fingerprint(model: PreTrainedModel) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ragen.errors import ConfigError
 from ragen.extras import install_command
 from ragen.metrics.curves import WINDOW, curve, smoothed
+from ragen.report.curves import COLOURS
 from ragen.studies.grid import Plan, Variant
 from ragen.studies.outcomes import Record
 
@@ -21,8 +22,7 @@ PANELS = (  # metric, title
     ("rollout/entropy", "token entropy (nats)"),
     ("update/grad_norm", "gradient norm before clipping"),
 )
-# Okabe and Ito's colours, told apart with every kind of colour vision, then again with other dashes
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# each colour with one dash after the other
 DASHES = ("-", "--", ":", "-.")
 _LATER_DECIMALS = re.compile(r"(?<=\.\d)\d+")
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "ragen", "font.family": "sans-serif", "font.size": 9}

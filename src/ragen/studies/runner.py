@@ -12,6 +12,7 @@ from typing import Protocol
 from ragen.errors import ConfigError
 from ragen.loops.compose import build_world
 from ragen.loops.plan import fitting
+from ragen.modules import load_plugins
 from ragen.runs.interrupt import Interrupt, StepAbandoned
 from ragen.studies.grid import Plan, StudyRun
 from ragen.studies.place import Place, State
@@ -106,6 +107,7 @@ def check_new(plan: Plan, states: Mapping[str, State]) -> None:
             continue
         config = variant.runs[0].config
         try:
+            load_plugins(config.plugins)
             fitting(config, build_world(config.env))
         except ConfigError as error:
             raise ConfigError(f"size {plan.size}, {variant}: {error}") from None

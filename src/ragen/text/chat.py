@@ -46,9 +46,10 @@ class ChatRenderer:
 
     def __init__(self, tokenizer: Any, *, forced: str = "", system: str | None = None) -> None:
         template = read_template(tokenizer, system)
-        self._clean = template.clean
+        self._clean, self._clean_system = template.clean, template.clean_system
         self._encoder = Encoder(tokenizer)
         self._system = template.system
+        self._has_system = system is not None
         self._before = self._encoder.parse(template.before)
         self._after_system = self._encoder.parse(template.after_system)
         self._to_reply = self._encoder.parse(template.to_reply)
@@ -69,9 +70,15 @@ class ChatRenderer:
         self._encoder.check(self.end_ids | {part for part in pieces if isinstance(part, int) and part not in self._tags()})
         self._check_ids(tokenizer, template)
 
-    def open(self, message: str) -> tuple[int, ...]:
-        """A new segment: the template's beginning, the user message, the generation prompt and the forced text."""
-        return self._opening(self._system, message, self._forced)
+    def open(self, message: str, system: str | None = None) -> tuple[int, ...]:
+        """A new segment: the template's beginning, the user message, the generation prompt and the forced text.
+
+        ``system`` stands in the place of the renderer's own system message; ValueError where that has none.
+        """
+        if system is not None and not self._has_system:
+            raise ValueError("this renderer was made without a system message, so its template has no place for one")
+        shown = self._system if system is None else self._clean_system(system)
+        return self._opening(shown, message, self._forced)
 
     def extend(self, completion: Completion, message: str) -> tuple[int, ...]:
         """What to append after the sampled ids: the rest of the reply's end, the message, the prompt for the next reply.

@@ -23,8 +23,9 @@ class ChatTemplate:
     """A template's literal pieces: ``before system after_system user to_reply reply between user to_reply reply …``.
 
     Without a system message ``system`` and ``after_system`` are empty. ``to_reply`` ends with the generation prompt.
-    ``close`` follows the last reply of a finished conversation. ``clean`` is what happens to the outer blanks of a user
-    message. ``between`` means something only where ``why_single`` is empty; else that says how history is rewritten.
+    ``close`` follows the last reply of a finished conversation. ``clean`` and ``clean_system`` are what happens to the
+    outer blanks of a user message and of a system message. ``between`` means something only where ``why_single`` is empty;
+    else that says how history is rewritten.
     """
 
     before: str
@@ -34,6 +35,7 @@ class ChatTemplate:
     between: str
     close: str
     clean: Clean
+    clean_system: Clean
     why_single: str
 
 
@@ -58,17 +60,17 @@ def read_template(tokenizer: Any, system: str | None) -> ChatTemplate:
         )
     chat = _Chat(tokenizer, None if system is None else SYSTEM)
     before, to_reply, clean = _surroundings(lambda text: chat.render([text], []), USERS[0], "a user message")
-    opening, shown, after = before, "", ""
+    opening, after, clean_system = before, "", CLEANERS[0]
     if system is not None:
         one_turn: Clean = lambda text: _Chat(tokenizer, text).render([USERS[0]], [])  # noqa: E731
-        before, rest, trim = _surroundings(one_turn, SYSTEM, "the system message")
+        before, rest, clean_system = _surroundings(one_turn, SYSTEM, "the system message")
         after, _ = _cut(rest, USERS[0], "a user message")
-        shown = trim(system)
     try:
         between, why = _prove_growth(chat, opening, to_reply, clean), ""
     except _RewritesError as problem:
         between, why = "", str(problem)
-    return ChatTemplate(before, shown, after, to_reply, between, _close(chat), clean, why)
+    shown = "" if system is None else clean_system(system)
+    return ChatTemplate(before, shown, after, to_reply, between, _close(chat), clean, clean_system, why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,43 @@
+"""Write one HTML page of runs: summary, curves, and every stored episode to read (docs/report.md).
+
+It opens from disk, without network. Several runs are drawn over each other. Works on a run that goes on.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ragen.cli.arguments import writable_file
+from ragen.errors import ConfigError
+
+OVERRIDES: str | None = None
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or their names under runs/")
+    parser.add_argument("-o", "--out", metavar="FILE", help="an .html file (RUN/report.html; of several runs: report.html)")
+    parser.add_argument(
+        "--all-tokens", action="store_true", help="every episode's tokens, not only those of a sample and of odd episodes"
+    )
+
+
+def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Write the page and say where it is."""
+    del overrides
+    from ragen.report.file import write_report
+    from ragen.runs.directory import RunDirectory, find_run
+    from ragen.runs.listening import listening
+
+    found = [find_run(name) for name in args.runs]
+    out = writable_file("--out", args.out or str(found[0] / "report.html" if len(found) == 1 else Path("report.html")))
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--out '{out}' is not the name of a page: end it with .html")
+    runs = [RunDirectory.open(path) for path in found]
+    with listening() as listener:
+        listener.on_phase("pack steps", sum(len(one.trajectory_steps()) for one in runs))
+        made = write_report(runs, out, all_tokens=args.all_tokens, progress=listener.on_progress)
+    tokens = f"{made.trajectories} episodes of {made.steps} steps, {made.with_tokens} with their tokens"
+    sys.stdout.write(f"written: {out} ({made.bytes / 1e6:.1f} MB; {tokens})\n")
+    return 0

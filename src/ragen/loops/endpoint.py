@@ -1,0 +1,239 @@
+"""Evaluation of an API model: the same episodes, prompts and rules as for a local one, played over HTTP."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from ragen.config.schema import Config
+from ragen.episode import EndReason, Trajectory
+from ragen.errors import ConfigError, EnvironmentFault
+from ragen.loops.compose import World, build_rules
+from ragen.loops.evaluate import ceiling, notes, score_players
+from ragen.metrics.evaluation import EvalReport, evaluation_report
+from ragen.rollout.collect import Progress, in_groups
+from ragen.rollout.contexts import MessageContext
+from ragen.rollout.instances import evaluation_specs
+from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
+from ragen.runs.evaluations import EvaluationDirectory, PlayedEpisode
+from ragen.runs.events import StoredTrajectory
+from ragen.samplers.chat import ChatRequest, ChatSampler, ContextOverflow, EndpointFailure, Usage
+from ragen.samplers.endpoint import Endpoint
+from ragen.seeding import derive
+
+T = TypeVar("T")
+DOWN_AFTER = 2  # episodes without a reply in a row, times the concurrency, after which an endpoint counts as down
+UNLIMITED = 2**62  # tokens: a context's size is the endpoint's to know
+
+
+def evaluation_settings(world: World, config: Config, endpoint: Endpoint, model: str) -> dict[str, Any]:
+    """What makes the results of an evaluation what they are: another value is another evaluation."""
+    rollout, settings = config.rollout, config.eval
+    asked = ("max_new_tokens", "max_trajectory_tokens", "stop_strings", "context", "window", "thinking", "format_penalty")
+    return {
+        "endpoint": {"url": endpoint.url, "model": model, "body": endpoint.body},
+        "env": {"name": world.name, **world.settings},
+        "eval": {name: getattr(settings, name) for name in ("episodes", "samples", "temperature", "seed")},
+        "rollout": {name: getattr(rollout, name) for name in asked},
+    }
+
+
+def evaluate_endpoint(
+    sampler: ChatSampler,
+    endpoint: Endpoint,
+    world: World,
+    config: Config,
+    evaluation: EvaluationDirectory,
+    *,
+    label: str,
+    players: bool = True,
+    progress: Progress | None = None,
+) -> EvalReport:
+    """Play what ``evaluation`` lacks of the fixed episodes, store each as it ends, and report on all of them.
+
+    Episodes that got no reply are left out of every mean, counted in ``endpoint["failures"]``, and played again next time.
+    Raises EndpointFailure where the endpoint is down (no episode in a row of many got through), ConfigError where it
+    refuses every request; what was played is stored by then.
+    """
+    settings = config.eval
+    specs = evaluation_specs(world.name, episodes=settings.episodes, samples=settings.samples, seed=settings.seed)
+    done = {episode.place for episode in evaluation.episodes() if not episode.failure}
+    todo = [spec for spec in specs if (spec.group, spec.member) not in done]
+    if progress is not None and done:
+        progress(len(done))
+    game = _Game(sampler, world, build_rules(config.rollout, UNLIMITED), settings.temperature, config.rollout.stop_strings)
+    _run(_play_all(game, todo, evaluation, endpoint.concurrency, progress))
+    report = _report(evaluation, specs, world, config, endpoint, label=label, players=players)
+    evaluation.write_report(report.to_dict())
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Game:
+    """All that an episode needs to be played."""
+
+    sampler: ChatSampler
+    world: World
+    rules: Rules
+    temperature: float
+    stop_strings: tuple[str, ...]
+
+    async def play(self, spec: EpisodeSpec) -> PlayedEpisode:
+        """One episode to its end, or to the first reply that cannot be had."""
+        runner = EpisodeRunner(spec, self.world.make(), MessageContext(self.rules.context), self.rules)
+        usage, noted, failure = Usage(), Counter[str](), ""
+        while runner.end is None:
+            try:
+                reply = await self.sampler.reply(self._request(runner), usage)
+            except ContextOverflow as overflow:
+                runner.overflow(str(overflow))
+            except EndpointFailure as lost:
+                failure = str(lost)
+                runner.fail(lost)
+            else:
+                runner.apply(reply.completion)
+                noted.update(reply.notes)
+        stored = StoredTrajectory(spec.group, runner.trajectory(0))
+        return PlayedEpisode(stored, asdict(usage), noted, failure)
+
+    def _request(self, runner: EpisodeRunner[MessageContext]) -> ChatRequest:
+        return ChatRequest(
+            messages=runner.context.parts,
+            seed=derive(runner.spec.sampling_seed, "", "turn", len(runner.turns)),
+            max_new_tokens=runner.token_budget,
+            temperature=self.temperature,
+            stop_strings=self.stop_strings,
+            thinking=self.rules.thinking,
+        )
+
+
+async def _play_all(
+    game: _Game, todo: Sequence[EpisodeSpec], evaluation: EvaluationDirectory, concurrency: int, progress: Progress | None
+) -> None:
+    """Play ``concurrency`` episodes side by side until none is left; environments act one at a time, waiting overlaps."""
+    left = iter(todo)
+    in_a_row = 0
+
+    async def work() -> None:
+        nonlocal in_a_row
+        for spec in left:
+            episode = await game.play(spec)
+            evaluation.add(episode)
+            in_a_row = in_a_row + 1 if episode.failure else 0
+            if progress is not None and not episode.failure:
+                progress(1)
+            if in_a_row >= DOWN_AFTER * concurrency:
+                raise EndpointFailure(
+                    f"the endpoint gave no reply in {in_a_row} episodes in a row; the last said: {episode.failure}. What "
+                    f"was played is kept in '{evaluation.path}': repeat the command to go on"
+                )
+
+    workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(todo)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        await game.sampler.close()
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run it to its end; in a thread of its own where this one runs a loop already (a notebook)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+def _report(
+    evaluation: EvaluationDirectory,
+    specs: Sequence[EpisodeSpec],
+    world: World,
+    config: Config,
+    endpoint: Endpoint,
+    *,
+    label: str,
+    players: bool,
+) -> EvalReport:
+    played = evaluation.episodes()
+    last = {episode.place: episode for episode in played}
+    episodes = [last[spec.group, spec.member] for spec in specs]
+    trajectories = [episode.stored.trajectory for episode in episodes]
+    failures = [episode.failure for episode in episodes if episode.failure]
+    faults = [t for t, e in zip(trajectories, episodes, strict=True) if t.end is EndReason.ERROR and not e.failure]
+    groups = in_groups(specs, trajectories)
+    if not groups:
+        raise _nothing_left(evaluation, failures, faults)
+    told = _told(played, episodes, endpoint, failures)
+    firsts = specs[:: config.eval.samples]
+    return evaluation_report(
+        groups,
+        env=world.name,
+        settings=world.settings,
+        model=label,
+        samples=config.eval.samples,
+        temperature=config.eval.temperature,
+        seed=config.eval.seed,
+        errors=len(faults),
+        ceiling=ceiling(world, firsts),
+        players=score_players(world, firsts) if players else {},
+        notes=[*notes(world, faults), *_notes(told, failures, endpoint)],
+        endpoint=told,
+    )
+
+
+def _nothing_left(
+    evaluation: EvaluationDirectory, failures: Sequence[str], faults: Sequence[Trajectory]
+) -> EnvironmentFault | EndpointFailure | ConfigError:
+    if failures:
+        return EndpointFailure(
+            f"no episode got its replies; the first said: {failures[0]}. Repeat the command to play them again "
+            f"('{evaluation.path}' keeps what was asked)"
+        )
+    if not any(fault.turns for fault in faults) and "prompt is too long" in faults[0].error:
+        return ConfigError(faults[0].error)
+    return EnvironmentFault(f"all {len(faults)} episodes failed; the first said: {faults[0].error}")
+
+
+def _told(
+    played: Iterable[PlayedEpisode], episodes: Sequence[PlayedEpisode], endpoint: Endpoint, failures: Sequence[str]
+) -> dict[str, Any]:
+    """What the requests of all episodes ever played were and cost, and what was noted of the replies that count."""
+    usage = Counter[str]()
+    for episode in played:
+        usage.update(episode.usage)
+    noted = Counter[str]()
+    for episode in episodes:
+        if not episode.failure:
+            noted.update(episode.notes)
+    cost = endpoint.cost(usage["prompt_tokens"], usage["completion_tokens"])
+    prices = {"price_in": endpoint.price_in, "price_out": endpoint.price_out, "cost": cost} if cost is not None else {}
+    return {**asdict(Usage()), **usage, **prices, "failures": len(failures), "replies": dict(noted)}
+
+
+def _notes(told: Mapping[str, Any], failures: Sequence[str], endpoint: Endpoint) -> list[str]:
+    again = f", {told['retries']} of them again" if told["retries"] else ""
+    parts = [
+        f"endpoint: {told['requests']:,} requests{again}",
+        f"{told['prompt_tokens']:,} tokens sent, {told['completion_tokens']:,} sampled",
+    ]
+    if told["reasoning_tokens"]:
+        parts.append(f"{told['reasoning_tokens']:,} of these reasoning")
+    if told["untold"]:
+        parts.append(f"{told['untold']:,} answers told no token count")
+    if "cost" in told:
+        parts.append(f"cost {told['cost']:.4g} at {endpoint.price_in:g} and {endpoint.price_out:g} a million tokens")
+    said = [" · ".join(parts)]
+    if told["replies"]:
+        said.append("replies: " + ", ".join(f"{count} {name}" for name, count in sorted(told["replies"].items())))
+    if failures:
+        said.append(
+            f"not counted: {len(failures)} episodes got no reply (repeat the command to play them again); "
+            f"the first said: {failures[0]}"
+        )
+    return said

@@ -1,0 +1,158 @@
+"""The report of a run that goes on: the page, served on this machine only, asks for what is new."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ragen.errors import ConfigError, RagenError
+from ragen.report.file import packer_of
+from ragen.report.overview import plain_overview
+from ragen.report.page import head, packed, page
+from ragen.report.steps import PackedStep, Packer
+from ragen.runs.directory import RunDirectory
+from ragen.runs.lock import writer
+
+HOST = "127.0.0.1"
+NAMES = ("127.0.0.1", "localhost")  # a page of another name that leads here could read the run (DNS rebinding)
+KEPT_BODIES = 8
+
+
+class LiveRun:
+    """A run directory read again and again; a step is packed when it is first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, Lock()
+        self._packer: tuple[Packer, list[str]] | None = None
+        self._head: tuple[object, bytes] | None = None
+        self._indices: dict[tuple[int, int], bytes] = {}
+        self._bodies: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+
+    def head(self) -> bytes:
+        """The head of the page as it is now, gzipped JSON, made again where a file has changed.
+
+        Raises RagenError for damaged files.
+        """
+        with self._lock:
+            state = _state(self._path)
+            if self._head is None or self._head[0] != state:
+                run = RunDirectory.open(self._path)
+                told = plain_overview(run)
+                self._head = state, packed(head([told | {"notes": [*told["notes"], *self._packing(run)[1]]}]))
+            return self._head[1]
+
+    def index(self, step: int) -> bytes:
+        """The columns of a stored step, gzipped JSON."""
+        return self._step(step, self._indices)
+
+    def body(self, step: int) -> bytes:
+        """The records of a stored step, gzipped JSON."""
+        return self._step(step, self._bodies)
+
+    def _step(self, step: int, wanted: dict[tuple[int, int], bytes]) -> bytes:
+        with self._lock:
+            run = RunDirectory.open(self._path)
+            key = (step, _written(run, step))
+            if key not in wanted:
+                made: PackedStep = self._packing(run)[0].pack(step, run.trajectories(step))
+                self._indices[key], self._bodies[key] = packed(made.index), packed(made.body)
+                while len(self._bodies) > KEPT_BODIES:
+                    self._bodies.popitem(last=False)
+            return wanted[key]
+
+    def _packing(self, run: RunDirectory) -> tuple[Packer, list[str]]:
+        if self._packer is None:
+            self._packer = packer_of(run)
+        return self._packer
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    """What differs where a head would: times and sizes of the files it is made from, and who writes."""
+    names = ("config.yaml", "metrics.jsonl", "provenance.json", "trajectories")  # a folder's time tells of new files
+    files = [path / name for name in names] + [
+        file for part in ("eval", "rollbacks") for file in (path / part).glob("*.json")
+    ]
+    stats = [(file, file.stat()) for file in files if file.exists()]
+    return writer(path), *((file.name, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
+
+
+def _written(run: RunDirectory, step: int) -> int:
+    file = run.trajectory_file(step)
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+class Watch(ThreadingHTTPServer):
+    """Serves one run on 127.0.0.1. Port 0 takes a free one; raises ConfigError where the port cannot be had."""
+
+    daemon_threads = True
+
+    def __init__(self, run: Path, port: int) -> None:
+        self.live = LiveRun(run)
+        self.shell = "".join(page(None)).encode()
+        try:
+            super().__init__((HOST, port), _Handler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(
+                f"--port {port} cannot be used: {reason}; choose another one, or 0 for any that is free"
+            ) from None
+
+    @property
+    def address(self) -> str:
+        """What a browser is given."""
+        return f"http://{HOST}:{self.server_address[1]}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Watch
+
+    def do_GET(self) -> None:
+        """Answer the page's questions; to nobody else."""
+        name = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
+        if name not in NAMES:
+            self._send(HTTPStatus.FORBIDDEN, b"this server answers to 127.0.0.1 and localhost only\n", "text/plain")
+            return
+        url = urlsplit(self.path)
+        live = self.server.live
+        if url.path == "/":
+            self._send(HTTPStatus.OK, self.server.shell, "text/html; charset=utf-8")
+        elif url.path == "/head":
+            self._answer(live.head)
+        elif url.path in ("/index", "/body") and (step := _step_of(url.query)) is not None:
+            self._answer(lambda: (live.index if url.path == "/index" else live.body)(step))
+        else:
+            self._send(HTTPStatus.NOT_FOUND, b"nothing is here\n", "text/plain")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class has this name)
+        """Say nothing: the page asks every few seconds."""
+
+    def _answer(self, make: Callable[[], bytes]) -> None:
+        try:
+            self._send(HTTPStatus.OK, make(), "application/json", packed=True)
+        except (RagenError, OSError) as error:  # damaged, or just being replaced: the page says it and asks again
+            said = json.dumps({"error": str(error)}).encode("ascii")
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, said, "application/json")
+
+    def _send(self, status: HTTPStatus, data: bytes, kind: str, *, packed: bool = False) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        try:
+            self.wfile.write(data)
+        except ConnectionError:  # the page was closed
+            self.close_connection = True
+
+
+def _step_of(query: str) -> int | None:
+    (value,) = parse_qs(query).get("step", [""])[:1]
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 10 else None

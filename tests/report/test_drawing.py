@@ -1,0 +1,89 @@
+"""How environments are drawn: grids and arms as they were seen, everything else as text; nothing a run names is executed."""
+
+import pytest
+
+from ragen.envs import environments
+from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
+from ragen.report.drawing import drawing_of, draws, grid_in
+
+
+def played(*turns):
+    made = tuple(
+        Turn(
+            (1,),
+            False,
+            Completion((1,), (0.0,), (0.0,), "t", StopReason.END),
+            seen,
+            actions,
+            True,
+            reward,
+            info={"next_observation": after},
+        )
+        for seen, actions, reward, after in turns
+    )
+    return Trajectory("e", 1, 0, made, EndReason.TERMINATED, False)
+
+
+@pytest.mark.parametrize("name", ["frozen_lake", "frozen_lake-offset", "sokoban", "sokoban-symbols", "sokoban-coords"])
+def test_the_grid_of_a_real_first_observation_is_found_in_its_prompt(name):
+    env = environments.get(name).cls(environments.get(name).settings({}))
+    shown = env.reset(instance_seed=3, dynamics_seed=4).text
+    after = env.step(env.actions()[1]).observation
+    prompt = f"{env.instructions()}\nReply: <think>why</think><answer>action</answer>\n{shown}"
+    drawing = drawing_of({"name": name})
+    first, second = drawing.frames(played((prompt, (env.actions()[1],), 0.0, after)))
+    size = env.settings.size if name.startswith("frozen") else env.settings.height
+    assert first == shown.split("\n")[:size]
+    assert second == after.split("\n")[:size]
+    assert drawing.kind == "grid"
+    roles = [role for row in first for cell in row for role in drawing.facts["cells"][cell]]
+    assert roles.count("player") == 1
+    assert {"goal", "target"} & set(roles)
+
+
+def test_changed_symbols_are_drawn_by_what_they_mean():
+    drawing = drawing_of({"name": "frozen_lake", "symbols": "abcdef"})
+    assert drawing.facts["cells"]["c"] == ["hole"]
+    assert drawing.facts["cells"]["e"] == ["hole", "player"]
+    assert grid_in("x\nab\ncd\n\nhello", "abcd") == ["ab", "cd"]
+    assert grid_in("ab\nabc\n", "abcd") is None  # rows of one length, and two of them
+
+
+def test_arms_stand_in_the_prompts_order_with_the_pulls_so_far():
+    drawing = drawing_of({"name": "bandit"})
+    frames = drawing.frames(played(("Choose one: Phoenix, Dragon.\nDragon or Phoenix?", ("Dragon",), 1.0, "")))
+    assert frames == [
+        {"arms": ["Dragon", "Phoenix"], "pulls": []},
+        {"arms": ["Dragon", "Phoenix"], "pulls": [["Dragon", 1.0]]},
+    ]
+    assert drawing.facts["arms"]["Phoenix"] == "always pays 0.15"
+    assert drawing.facts["arms"]["Dragon"] == "pays 1 in 25% of pulls, else 0"
+    assert drawing.frames(played(("Which?", (), 0.0, ""))) is None
+    assert drawing.frames(played()) is None
+
+
+@pytest.mark.parametrize("spec", [{"name": "nosuch"}, {"name": "bandit", "nosuch": 3}, {}])
+def test_what_is_not_known_here_is_text(spec):
+    assert drawing_of(spec).kind == "text"
+    assert drawing_of(spec).frames(played(("o", (), 0.0, ""))) is None
+
+
+def test_an_environments_file_is_not_run(tmp_path):
+    file = tmp_path / "env.py"
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    assert drawing_of({"name": f"{file}:Env"}).kind == "text"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_environment_of_ones_own_can_be_drawn(monkeypatch):
+    from ragen.envs.base import EnvSettings
+    from ragen.envs.registry import EnvPreset
+    from ragen.report import drawing
+
+    class Own(environments.get("bandit").cls):
+        settings_class = EnvSettings
+
+    monkeypatch.setattr(drawing, "_drawings", {})
+    monkeypatch.setitem(environments._items, "own", EnvPreset(Own, ""))
+    draws(Own)(lambda settings: drawing.Drawing("shelf", {"turns": settings.max_turns}))
+    assert drawing_of({"name": "own"}).facts == {"turns": 5}
