@@ -16,8 +16,9 @@ import torch
 from ragen.algos.advantages import advantages
 from ragen.algos.losses import losses
 from ragen.config import load_config
+from ragen.envs import environments
 from ragen.errors import ConfigError
-from ragen.loops.plan import plan_session
+from ragen.loops.plan import plan_session, with_environment
 from ragen.modules import load_plugins
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "rules" / "README.md").read_text(encoding="utf-8")
@@ -106,6 +107,17 @@ def test_a_plugin_makes_its_rules_known_and_is_found_again_from_another_director
     sys.modules.pop(module)
 
 
+def test_a_plugin_may_register_the_environment_that_the_run_is_of(folder: Path) -> None:
+    text = """from ragen.envs import EnvPreset, environments
+from ragen.envs.bandit import Bandit
+environments.register("slots")(EnvPreset(Bandit, "as bandit"))
+"""
+    (folder / "my_envs.py").write_text(text)
+    config = load_config({"preset": "bandit-starpo-grpo-tiny"}, {"plugins": [str(folder / "my_envs.py")], "env": "slots"})
+    assert plan_session(with_environment(config, None), env=None).world.name == "slots"
+    environments._items.pop("slots")
+
+
 def test_a_plugin_that_the_script_has_imported_is_not_run_again(rules: ModuleType, folder: Path) -> None:
     load_plugins((str(folder / "my_rules.py"),))
     assert advantages.get("median") is not None
@@ -117,6 +129,9 @@ def test_a_plugin_that_the_script_has_imported_is_not_run_again(rules: ModuleTyp
         ("my_rule.py", "there is no file '.*my_rule.py': did you mean 'my_rules.py'"),
         ("my_rules", "there is no module 'my_rules': did you mean 'my_rules.py'"),
         ("no.such", "there is no module 'no.such': name a file that ends in .py, or a module that Python finds"),
+        ("~nosuchuser/x.py", r"^there is no folder '~nosuchuser'$"),
+        ("loop.py", r"^there is no file '.*loop\.py': "),
+        ("x" * 5000 + ".py", "cannot be read: File name too long$"),
         ("faulty.py", r"faulty.py' cannot be loaded: ZeroDivisionError: division by zero \(.*faulty.py, line 1\)"),
     ],
 )
@@ -125,8 +140,10 @@ def test_a_plugin_that_cannot_be_loaded_says_why(
 ) -> None:
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(folder)])
     (folder / "faulty.py").write_text("1 / 0")
+    (folder / "loop.py").symlink_to("loop.py")
+    monkeypatch.setitem(sys.modules, "barred", None)  # as Python marks what must not be imported
     with pytest.raises(ConfigError, match=words):
-        load_plugins((name,))
+        load_plugins(load_config({"plugins": [name]}).plugins)
 
 
 @pytest.mark.parametrize(

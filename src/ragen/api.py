@@ -12,8 +12,8 @@ import torch
 from ragen.config import Config, load_config
 from ragen.envs import Environment
 from ragen.envs.locate import name_of
-from ragen.errors import CheckpointError, ConfigError, ModelError
-from ragen.loops.compose import World, build_agent, build_world
+from ragen.errors import CheckpointError, ConfigError, ModelError, reason
+from ragen.loops.compose import World, build_agent, world_of
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent
 from ragen.loops.plan import held_out_contents
@@ -92,7 +92,7 @@ def evaluate(
     with _alone(listener, progress=progress) as told:
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
-        world = build_world(config.env, _own(env))
+        world = world_of(config, _own(env))
         agent = build_agent(path, config.model, config.rollout)
         told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
         report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=told.on_progress)
@@ -133,7 +133,7 @@ def evaluate_api(
         raise ConfigError("eval.episodes is 0: set it to 1 or more to evaluate")
     sampler = ApiSampler(endpoint, model)
     with _alone(listener, progress=progress) as told:
-        world = build_world(config.env, _own(env))
+        world = world_of(config, _own(env))
         asked = evaluation_settings(world, config, endpoint, model)
         with EvaluationDirectory.begun(root, name or default_name(model, world.name), asked) as evaluation:
             told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
@@ -152,6 +152,10 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
     Of a run it is the newest complete checkpoint. Raises ModelError that tells what the name could have been.
     """
     path = _path("the model", model)
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as error:  # no name of a file, or one that may not be looked at
+        raise ModelError(f"the model '{model}' cannot be read: {reason(error)}") from None
     for folder in (path, Path(root) / path):
         home = folder.parent if folder.name == "checkpoints" else folder
         if (home / "config.yaml").is_file():
@@ -160,7 +164,7 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
     home = path.parent.parent
     if (path / "config.json").is_file() and (home / "config.yaml").is_file():
         return path, RunDirectory.open(home).config
-    if path.is_dir() and not (path / "config.json").is_file():
+    if is_folder and not (path / "config.json").is_file():
         raise ModelError(
             f"'{model}' is a directory without a model (no config.json); nor is it a run: {_near_run(path, Path(root))}"
         )

@@ -10,7 +10,7 @@ from ragen.api import EnvironmentLike, Overrides, Source, evaluate, find_model, 
 from ragen.config import load_config
 from ragen.config.load import parse_overrides
 from ragen.errors import CheckpointError, ConfigError
-from ragen.loops.compose import build_world
+from ragen.loops.compose import world_of
 from ragen.metrics.comparison import Comparison, compare_reports
 from ragen.metrics.evaluation import EvalReport
 from ragen.runs.disk import read_json
@@ -110,7 +110,7 @@ def _common_settings(
         run = next((config for config in runs if config is not None), None)
         basis = {} if run is None else {name: run.model_dump(mode="json")[name] for name in SHARED}
     config = load_config(basis, given)
-    world = build_world(config.env)
+    world = world_of(config)
     shared = {"env": {**world.spec, **world.settings}, "eval": config.eval.model_dump(mode="json")}
     return shared, {key: value for key, value in given.items() if key.partition(".")[0] not in SHARED}
 

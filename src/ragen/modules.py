@@ -1,5 +1,6 @@
 """Python files and modules named in settings, run once a process."""
 
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -7,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, reason
 from ragen.registry import nearest
 
 
@@ -27,15 +28,28 @@ def load_plugins(names: tuple[str, ...]) -> None:
             raise (_unknown(name) if missing else broken(name, error)) from error
 
 
+def whole_path(name: str) -> str:
+    """The path of a file from the root on; a name that no path can be made of stays as it is, for ``run_file`` to refuse."""
+    try:
+        return str(Path(name).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError):  # a user who is not there, a link that leads to itself, a NUL
+        return name
+
+
 def run_file(path: Path) -> ModuleType:
     """The module of a file; its folder is where it finds its neighbours, as it is for a script."""
-    name = f"ragen_file{str(path.resolve()).removesuffix('.py').replace('/', '_').replace('.', '_')}"
+    place = os.path.realpath(path)  # of a link that leads to itself, too, which ``resolve`` is not told
+    name = f"ragen_file{place.removesuffix('.py').replace('/', '_').replace('.', '_')}"
     if name in sys.modules:
         return sys.modules[name]
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the file '{path}' cannot be read: {reason(error)}") from None
+    if not there:
         raise ConfigError(no_file(path))
-    for module in list(sys.modules.values()):  # imported by the caller's script: what it registers is there
-        if module.__name__ != "__main__" and getattr(module, "__file__", None) == str(path.resolve()):
+    for imported, module in list(sys.modules.items()):  # by the caller's script: what it registers is there
+        if imported != "__main__" and getattr(module, "__file__", None) == place:  # the module is None where one is barred
             return module
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -66,7 +80,7 @@ def no_file(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f"there is no folder '{folder}'"
-    there = [file.name for file in folder.glob("*.py")]
+    there = [file.name for file in folder.glob("*.py") if file.is_file()]
     return f"there is no file '{path}': {nearest(path.name, there) if there else 'its folder holds no Python file'}"
 
 

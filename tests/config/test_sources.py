@@ -102,6 +102,14 @@ def test_an_anchor_that_contains_itself_is_refused(text: str, tmp_path: Path) ->
         load_config(file)
 
 
+def test_anchors_that_stand_for_more_than_memory_holds_are_refused_at_once(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30))]
+    file = tmp_path / "bomb.yaml"
+    file.write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match=r"with its anchors .* written out it holds .* values; 100,000 are the most"):
+        load_config(file)
+
+
 def test_an_anchor_may_be_used_twice(tmp_path: Path) -> None:
     file = tmp_path / "twice.yaml"
     file.write_text("optim: &a {}\nrollout: *a\nenv: {x: &b [1], y: *b}\n")
@@ -169,3 +177,10 @@ def test_an_environment_like_none_points_at_the_list_instead_of_printing_it(name
     with pytest.raises(ConfigError, match=r"`ragen envs` lists all") as error:
         environments.get(name)
     assert len(str(error.value)) < 100
+
+
+def test_a_link_that_leads_nowhere_is_not_the_file_that_was_meant(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").symlink_to("gone")
+    (tmp_path / "mine2.yaml").symlink_to("gone")
+    with pytest.raises(ConfigError, match="No such file or directory; give a YAML file"):
+        load_config(tmp_path / "mine.yaml")

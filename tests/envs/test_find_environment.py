@@ -196,6 +196,11 @@ def test_what_cannot_be_used_says_why_and_what_to_do(source: Any, settings: dict
         ("broken.py:Parity", r"cannot be loaded: SyntaxError"),
         ("raising.py:Parity", r"cannot be loaded: ZeroDivisionError"),
         ("parity.py:WORD", r"env is 'odd or even\?'"),
+        ("~nosuchuser/parity.py:Parity", r"^there is no folder '~nosuchuser'$"),
+        ("loop.py:Parity", r"^there is no file 'loop\.py': "),
+        ("parity.d.py:Parity", r"^there is no file '/.*/parity\.d\.py': did you mean 'parity\.py'\?$"),
+        ("x" * 5000 + ".py:Parity", r"cannot be read: File name too long$"),
+        ("x" * 5000 + ":Parity", r"cannot be read: File name too long$"),
     ],
 )
 def test_a_place_that_leads_nowhere_says_so(name: str, words: str, parity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +209,8 @@ def test_a_place_that_leads_nowhere_says_so(name: str, words: str, parity: Path,
     Path("raising.py").write_text("1 / 0\n")
     Path("needing.py").write_text("import sys\nimport nosuch\n")
     Path("table.csv").write_text("1\n")
-    for folder in ("empty", "folder"):
+    Path("loop.py").symlink_to("loop.py")
+    for folder in ("empty", "folder", "parity.d.py"):
         Path(folder).mkdir()
     Path("folder/inside.py").write_text("class Parity: pass\n")
     with pytest.raises(ConfigError, match=words):

@@ -1,5 +1,8 @@
 """The memory estimate, by hand."""
 
+from types import SimpleNamespace
+
+import psutil
 import pytest
 import torch
 from transformers import (
@@ -42,6 +45,15 @@ def test_activations_count_layers_and_at_most_a_chunk_of_logits():
         N, torch.float32, trainable=0, activations=Activations(tokens=1000, hidden=8, layers=2, vocabulary=100)
     )
     assert large == BASE_BYTES + 4 * N + 4 * 1000 * 2 * 16 * 8 + 4 * 4 * 256 * 100
+
+
+@pytest.mark.parametrize(("limit", "free"), [("1000", 650), ("max", None), ("junk", None), (str(2**60), None)])
+def test_a_containers_limit_counts_and_files_kept_in_memory_are_free(tmp_path, monkeypatch, limit, free):
+    stat = "anon 500\nfile 250\nactive_file 100\ninactive_file 50\nshmem 100"
+    for name, text in {"max": limit, "current": "500", "stat": stat}.items():
+        (tmp_path / f"memory.{name}").write_text(f"{text}\n")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=7000))
+    assert available_memory(torch.device("cpu"), tmp_path) == (7000 if free is None else free)
 
 
 def test_d8_too_little_memory_names_both_numbers_and_what_to_change():

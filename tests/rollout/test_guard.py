@@ -1,5 +1,6 @@
 """Whatever an environment does wrong, in any method: a fault that names class and method, and costs that episode only."""
 
+from collections import UserDict
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,14 @@ WORDS: tuple[Any, ...] = (
 )
 TEXTS: tuple[Any, ...] = (None, 1, b"x", ["x"], {})
 
+
+class Unreadable(UserDict[str, Any]):
+    """A mapping that breaks when it is read."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise ZeroDivisionError(key)
+
+
 BAD = [
     *((part, raises) for part in ("success", "reset", "step", "actions", "instructions", "match", "content", "thought")),
     *((part, raises) for part in ("anchor", "plan", "best_success", "players", "player", "facts")),
@@ -132,6 +141,7 @@ BAD = [
     *(("step", step(truncated=flag)) for flag in FLAGS),
     *(("step", step(observation=text)) for text in TEXTS),
     *(("step", step(info=info)) for info in (None, [], "x", 3, {"action_is_effective": np.zeros(2)}, {"success": "no"})),
+    ("step", step(info=Unreadable(x=1))),
     *(("facts", answer(value)) for value in (None, "x", ("x",), 3)),
     *(("step", answer(value)) for value in (None, ("x", 0.0, False, {}), {}, "x")),
     *(("reset", answer(value)) for value in (None, "x", ("x", {}), *(Observation(text) for text in TEXTS))),

@@ -167,3 +167,14 @@ def test_b30_metrics_without_a_step_are_an_error_and_nothing_is_cut(tmp_path, re
         with pytest.raises(CheckpointError, match="record 2"):
             way()
     assert path.read_text() == f'{{"step":1}}\n{record}\n'
+
+
+def test_what_contains_itself_is_told_as_text_there_and_what_stands_twice_stays():
+    twice = [1]
+    info = {"twice": [twice, twice]}
+    info |= {"self": info, "within": [info]}
+    stored = events.plain(info)
+    assert stored["twice"] == [[1], [1]]
+    assert isinstance(stored["self"], str)
+    assert isinstance(stored["within"][0], str)
+    json.dumps(stored)

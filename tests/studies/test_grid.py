@@ -117,3 +117,39 @@ def test_wrong_settings_are_refused_before_anything_runs_with_the_combination(ol
 def test_a_size_that_is_not_there_names_the_nearest(study):
     with pytest.raises(ConfigError, match="no size 'tny': did you mean 'tiny'"):
         plan_study(study, "s", "tny")
+
+
+LAYERS = """
+title: t
+question: q
+settings: {loss: {name: gspo, clip_high: 0.001}, advantage: {name: gae, lam: 0.9}, env: frozen_lake, env.size: 5}
+axes:
+  what:
+    same: {}
+    loss: {loss: ppo_clip}
+    rule: {advantage: grpo}
+    env: {env: bandit}
+    own: {loss: {clip_low: 0.0005}}
+outcomes: [success]
+sizes:
+  s:
+    preset: bandit-starpo-s-ppo-tiny
+    seeds: 1
+    axes: {what: {same: {}, loss: {}, rule: {}, env: {}, own: {loss: {clip_high: 0.002}}}}
+"""
+
+
+def test_a_later_layer_with_another_loss_rule_or_environment_drops_what_the_earlier_ones_set_for_theirs():
+    plan = plan_study(parse_study(LAYERS, "o"), "o")
+    configs = {variant.values["what"]: variant.runs[0].config for variant in plan.variants}
+    told = {
+        what: (c.loss.clip_low, c.loss.clip_high, c.advantage.name, c.advantage.lam, c.env) for what, c in configs.items()
+    }
+    lake = {"name": "frozen_lake", "size": 5}
+    assert told == {
+        "same": (3e-4, 0.001, "gae", 0.9, lake),
+        "loss": (0.2, 0.2, "gae", 0.9, lake),
+        "rule": (3e-4, 0.001, "grpo", 1.0, lake),
+        "env": (3e-4, 0.001, "gae", 0.9, {"name": "bandit"}),
+        "own": (0.0005, 0.002, "gae", 0.9, lake),
+    }

@@ -8,8 +8,9 @@ import threading
 import pytest
 from tests.studies.conftest import TEXT
 
+from ragen.algos.advantages import advantages
 from ragen.config import load_config
-from ragen.errors import CheckpointError
+from ragen.errors import CheckpointError, ConfigError
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
 from ragen.runs.resume import write_settings
@@ -337,3 +338,26 @@ def test_a_run_that_cannot_start_is_a_failure(plan, place):
     result, _ = go(plan, place, broken)
     assert {why for _, why in result.failed} == {"no more processes"}
     assert len(result.failed) == 4
+
+
+def test_a_variant_that_every_run_would_refuse_is_told_before_the_first_one_starts(plan, place, world):
+    bad = plan_study(
+        parse_study(TEXT.replace("{filter.strategy: none}", "{filter.strategy: none, reward.coef: 0.5}"), "s"), "s"
+    )
+    with pytest.raises(ConfigError, match=r"^size tiny, bandit, 100: reward\.coef is 0\.5, but it counts only with"):
+        go(bad, place, world)
+    assert world.started == []
+
+
+def test_a_variant_with_a_rule_of_ones_own_is_taken(tmp_path, place, world, monkeypatch):
+    monkeypatch.setattr(advantages, "_items", dict(advantages._items))
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from ragen.algos.advantages.base import register_advantage\n"
+        "@register_advantage('mine')\n"
+        "def mine(rewards, mask):\n"
+        "    'Not called here.'\n"
+    )
+    text = TEXT.replace("{eval.episodes: 4}", f"{{eval.episodes: 4, advantage: mine, plugins: ['{file}']}}")
+    result, _ = go(plan_study(parse_study(text, "s"), "s"), place, world)
+    assert len(result.done) == 4

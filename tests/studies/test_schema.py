@@ -23,7 +23,7 @@ def test_a_size_chooses_values_and_lays_its_settings_over_them(study):
     assert list(study.values("keep", "tiny")) == ["100", "50"]
     assert study.values("environment", "other") == {"bandit-rev": {"steps": 7}, "bandit": {}}
     assert study.values("keep", "other") == {
-        "50": {"filter.strategy": "top_fraction", "filter.value": 0.3, "loss": {"clip_high": 0.28}}
+        "50": {"filter": {"strategy": "top_fraction", "value": 0.3}, "loss": {"clip_high": 0.28}}
     }
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragen.errors import CheckpointError, RagenError
+from ragen.errors import CheckpointError, RagenError, reason
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
@@ -27,7 +27,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.directory import RunDirectory
 
     root = Path(args.root)
-    found = [path.parent for path in root.glob("*/config.yaml")] if root.is_dir() else []
+    try:
+        found = [path.parent for path in root.glob("*/config.yaml")] if root.is_dir() else []
+    except (OSError, ValueError) as error:  # no name of a directory, or one that may not be looked at
+        raise CheckpointError(f"'{root}' cannot be read: {reason(error)}") from None
     if not found:
         raise CheckpointError(_nothing_in(root))
     rows: list[tuple[str, ...]] = [TITLES]

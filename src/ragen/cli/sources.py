@@ -18,7 +18,11 @@ def check_source(source: str) -> None:
             f"'{source}' is Python, not settings: an environment of your own is trained on as "
             f"`ragen train {begin} --env FILE.py:Class`"
         )
-    if path.is_dir():
+    try:
+        folder = bool(source) and path.is_dir()
+    except (OSError, ValueError):  # no name of a file, or none that may be looked at: what reads it says so
+        return
+    if folder:
         if (path / "config.yaml").is_file():
             raise ConfigError(
                 f"'{source}' is a run: go on with it (`ragen train --resume {quoted}`), or begin another with its settings "

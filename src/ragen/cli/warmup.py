@@ -38,13 +38,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     out = writable("--out", args.out) if args.out else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")
-    from ragen.loops.compose import build_world
+    from ragen.loops.compose import build_world, world_of
     from ragen.loops.plan import held_out_contents
     from ragen.loops.warmup import starting_model
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet) as listener:
-        world = build_world(config.env)
+        world = world_of(config)
         others = [build_world({"name": name}) for name in config.eval.also]
         path = starting_model(config, world, held_out_contents(config, (world, *others)), listener)
     if out is not None:

@@ -26,17 +26,19 @@ FAMILIES = ("bandit", "frozen_lake", "sokoban")
 _NAMED = ("env", "model", "advantage", "loss")  # sections for which `--section NAME` means `--section.name NAME`
 
 
-def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
+def load_config(source: str | Path | Mapping[str, Any], *overrides: Sequence[str] | Mapping[str, Any]) -> Config:
     """The settings of a run.
 
     ``source`` is a preset name, a YAML file (which may begin with ``preset: NAME``) or a mapping of the same form.
-    ``overrides`` are words, ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]`` with YAML scalars as values, or a
-    mapping. In any of them a key may be dotted (``a.b: 1`` is ``a: {b: 1}``), sections are laid over what is there key by
-    key, and another environment or advantage rule than the one below drops that one's own settings, another loss its clip
-    bounds where they bound something else. Raises ConfigError with the nearest valid name for an unknown key.
+    Each of ``overrides`` is laid over those before it: words, ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]`` with
+    YAML scalars as values, or a mapping. In any of them a key may be dotted (``a.b: 1`` is ``a: {b: 1}``), sections are laid
+    over what is there key by key, and another environment or advantage rule than the one below drops that one's settings,
+    another loss its clip bounds where they bound something else. Raises ConfigError with the nearest valid name for an
+    unknown key.
     """
-    pairs = overrides.items() if isinstance(overrides, Mapping) else parse_overrides(overrides)
-    values = _laid_over(_source_values(source), _nested(pairs))
+    values = _source_values(source)
+    for layer in overrides:
+        values = _laid_over(values, _nested(layer.items() if isinstance(layer, Mapping) else parse_overrides(layer)))
     known = fields()
     for key, value in _flat(values, known):
         if key == "preset":

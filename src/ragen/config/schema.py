@@ -11,6 +11,7 @@ from ragen.config.collection import CurriculumConfig, ReplayConfig
 from ragen.config.contradictions import contradictions
 from ragen.config.settings import Settings
 from ragen.episode import LARGEST_REWARD
+from ragen.modules import whole_path
 
 COEF = 1e6  # the weight of a term at most: beyond, float32 overflows in the loss
 CLIP_BOUNDS = {"gspo": (3e-4, 4e-4), "gmpo": (0.4, 0.4)}  # clip_low, clip_high of their sources; other losses have PPO's
@@ -336,7 +337,7 @@ class Config(Settings):
     @classmethod
     def _whole_paths(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         """Files by their whole path, so that a run finds them again from other directories."""
-        return tuple(str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names)
+        return tuple(whole_path(name) if name.endswith(".py") else name for name in names)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":

@@ -3,6 +3,7 @@
 PyYAML's default follows YAML 1.1, where ``1e-4`` is a string, ``no`` is false and ``010`` is eight.
 """
 
+import math
 import re
 from contextlib import suppress
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ _FLOAT = re.compile(
 _INT = re.compile(r"^[-+]?[0-9]+$")
 _BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
+MOST = 100_000  # values in a text, aliases written out: few lines of them can stand for more than memory holds
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -53,21 +55,26 @@ def parse_yaml(text: str, origin: str) -> Any:
         raise ConfigError(f"{origin}{where}: not valid YAML: {what}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{origin}: not valid YAML: {error}") from None
-    if _contains_itself(value, set(), set()):
+    size = _written_out(value, set(), {})
+    if size == math.inf:
         raise ConfigError(f"{origin}: an anchor (&) stands for something that contains itself: write the value out")
+    if size > MOST:
+        raise ConfigError(f"{origin}: with its anchors (&) written out it holds {size:,} values; {MOST:,} are the most")
     return value
 
 
-def _contains_itself(value: Any, above: set[int], done: set[int]) -> bool:
-    if not isinstance(value, dict | list) or id(value) in done:
-        return False
+def _written_out(value: Any, above: set[int], done: dict[int, float]) -> float:
+    """How many values ``value`` holds where each alias stands for a copy; infinitely many where it contains itself."""
+    if not isinstance(value, dict | list):
+        return 1
     if id(value) in above:
-        return True
-    above.add(id(value))
-    found = any(_contains_itself(inner, above, done) for inner in (value.values() if isinstance(value, dict) else value))
-    above.remove(id(value))
-    done.add(id(value))
-    return found
+        return math.inf
+    if id(value) not in done:
+        above.add(id(value))
+        inside = value.values() if isinstance(value, dict) else value
+        done[id(value)] = 1 + sum(_written_out(inner, above, done) for inner in inside)
+        above.remove(id(value))
+    return done[id(value)]
 
 
 def dump_yaml(value: Any) -> str:
@@ -91,6 +98,7 @@ _Dumper.add_representer(str, _string)
 def near_file(path: Path) -> str:
     """The YAML file beside ``path`` that may have been meant, as the beginning of a hint; empty where none is near."""
     with suppress(OSError):
-        close = get_close_matches(path.name, [file.name for file in path.parent.glob("*.y*ml")], n=1, cutoff=0.7)
+        names = [file.name for file in path.parent.glob("*.y*ml") if file.name != path.name and file.is_file()]
+        close = get_close_matches(path.name, names, n=1, cutoff=0.7)
         return f"did you mean '{path.with_name(close[0])}'? Else " if close else ""
     return ""

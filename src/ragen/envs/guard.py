@@ -52,13 +52,14 @@ class Guarded(Environment):
         self._text(f"{what}: an observation", step.observation)
         if not isinstance(step.info, Mapping):
             raise self._broken(f"{what}: info", "a mapping", step.info)
-        flags = {flag: self._bool(f"{what}: info['{flag}']", step.info[flag]) for flag in FLAGS if flag in step.info}
+        info = self._call(f"{what}: info", lambda: dict(step.info))
+        flags = {flag: self._bool(f"{what}: info['{flag}']", info[flag]) for flag in FLAGS if flag in info}
         return replace(
             step,
             reward=self._number(f"{what}: a reward", step.reward, LARGEST_REWARD),
             terminated=self._bool(f"{what}: terminated", step.terminated),
             truncated=self._bool(f"{what}: truncated", step.truncated),
-            info={**step.info, **flags},
+            info={**info, **flags},
         )
 
     def actions(self) -> tuple[str, ...]:

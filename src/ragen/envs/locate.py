@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from ragen.envs.base import Environment
-from ragen.errors import ConfigError
-from ragen.modules import broken, no_file, run_file
+from ragen.errors import ConfigError, reason
+from ragen.modules import broken, no_file, run_file, whole_path
 from ragen.registry import nearest
 
 SHOWN = 3  # classes named in an error at most
@@ -24,7 +24,7 @@ def label(name: str) -> str:
 def canonical(name: str) -> str:
     """The name with the whole path of its file, so that it can be found from other directories."""
     place, colon, attribute = name.rpartition(":")
-    return f"{Path(place).expanduser().resolve()}:{attribute}" if colon and place.endswith(".py") else name
+    return f"{whole_path(place)}:{attribute}" if colon and place.endswith(".py") else name
 
 
 def name_of(source: Any) -> str:
@@ -47,7 +47,11 @@ def load(name: str) -> Any:
     path = Path(place)
     if not place or not attribute or place.endswith(":"):
         raise ConfigError(f"env.name is '{name}': {_how_to_write(name)}")
-    if path.is_file() and path.suffix != ".py":
+    try:
+        there = path.is_file()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the environment's file '{place}' cannot be read: {reason(error)}") from None
+    if there and path.suffix != ".py":
         raise ConfigError(f"'{place}' is not a Python file: its name must end in .py")
     found: Any = run_file(path) if path.suffix == ".py" else _imported(place, attribute)
     for part in attribute.split("."):

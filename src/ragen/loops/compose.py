@@ -13,6 +13,7 @@ from ragen.errors import ConfigError
 from ragen.models.checks import check_vocabulary
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model, load_tokenizer
+from ragen.modules import load_plugins
 from ragen.rewards import process_rewards
 from ragen.rollout.contexts import ContextPolicy
 from ragen.rollout.instances import check_start, started
@@ -57,6 +58,12 @@ def build_world(spec: Mapping[str, Any], env: type[Environment] | EnvironmentFac
     found = find_environment(spec, env)
     check_start(found.make)
     return World(found.name, found.settings.model_dump(), found.make, found.spec)
+
+
+def world_of(config: Config, env: type[Environment] | EnvironmentFactory | None = None) -> World:
+    """The environment of a run's settings, once its plugins are loaded: one of them may register it."""
+    load_plugins(config.plugins)
+    return build_world(config.env, env)
 
 
 def build_agent(path: Path, model: ModelConfig, rollout: RolloutConfig) -> Agent:

@@ -11,13 +11,12 @@ from ragen.envs import Environment
 from ragen.errors import CheckpointError, ConfigError
 from ragen.learn.lora import require_peft
 from ragen.loops.carried import Carried
-from ragen.loops.compose import World, build_shaping, build_world
+from ragen.loops.compose import World, build_shaping, build_world, world_of
 from ragen.loops.demonstrations import mixed_specs, oracle_problems
 from ragen.loops.effects import effect_problems
 from ragen.loops.loss_checks import loss_problems
 from ragen.loops.requirements import rule_problems
 from ragen.models.device import choose_device
-from ragen.modules import load_plugins
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.pool import visited
 from ragen.rollout.runner import EnvironmentFactory
@@ -40,7 +39,7 @@ class Plan:
 
 def with_environment(config: Config, env: type[Environment] | EnvironmentFactory | None) -> Config:
     """The settings with the environment in full: where its class lies, and the settings it was given."""
-    return config.model_copy(update={"env": dict(build_world(config.env, env).spec)})
+    return config.model_copy(update={"env": dict(world_of(config, env).spec)})
 
 
 def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory | None, resumed: bool = False) -> Plan:
@@ -48,23 +47,28 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
 
     A ``resumed`` run may carry settings that no longer count: it cannot change them, only what they depend on.
     """
-    load_plugins(config.plugins)
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     choose_device(config.model.device)
     if config.model.lora.rank:
         require_peft()
     require_trackers(config.run.trackers)
-    world = build_world(config.env, env)
+    world = world_of(config, env)
     stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
-    problems = [*loss_problems(config), *oracle_problems(config, world), *rule_problems(config, estimator, world.make)]
+    shaping = fitting(config, world, resumed=resumed)
+    return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))
+
+
+def fitting(config: Config, world: World, *, resumed: bool = False) -> Shaping:
+    """What training pays beside the task; raises ConfigError where the settings do not fit one another or the ``world``."""
+    rule = advantages.get(config.advantage.name)
+    problems = [*loss_problems(config), *oracle_problems(config, world), *rule_problems(config, rule, world.make)]
     problems += [] if resumed else effect_problems(config)
     if problems:
         raise ConfigError("\n".join(problems))
-    shaping = build_shaping(config.reward, world)
-    return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))
+    return build_shaping(config.reward, world)
 
 
 def stage_world(config: Config, number: int, env: type[Environment] | EnvironmentFactory | None) -> World:

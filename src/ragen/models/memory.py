@@ -12,7 +12,8 @@ from ragen.errors import ModelError
 from ragen.models.load import read_config, weight_files
 
 BASE_BYTES = 600 * 2**20  # interpreter, torch and transformers themselves
-_CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
+CGROUP = Path("/sys/fs/cgroup")
+CACHED = ("active_file", "inactive_file")  # of ``memory.stat``: counted as used, given back where memory is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,19 @@ def memory_estimate(
     return total
 
 
-def available_memory(device: torch.device) -> int:
-    """Bytes free for a run on ``device``; on the CPU the smaller of the machine's and the container's (cgroup v2)."""
+def available_memory(device: torch.device, cgroup: Path = CGROUP) -> int:
+    """Bytes free for a run on ``device``; on the CPU the smaller of the machine's and the container's (cgroup v2).
+
+    Files that the system keeps in memory count as free in both.
+    """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     free = int(psutil.virtual_memory().available)
     try:
-        limit, used = (path.read_text().strip() for path in _CGROUP)
-        return min(free, int(limit) - int(used)) if limit != "max" else free
+        limit, used, stat = ((cgroup / f"memory.{name}").read_text().strip() for name in ("max", "current", "stat"))
+        parts = dict(line.split() for line in stat.splitlines())
+        cached = sum(int(parts.get(name, 0)) for name in CACHED)
+        return min(free, int(limit) - int(used) + cached) if limit != "max" else free
     except (OSError, ValueError):
         return free
 

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ragen.errors import ModelError
+from ragen.errors import ModelError, reason
 from ragen.models import smollm2, tiny
 
 log = logging.getLogger("ragen")
@@ -25,9 +25,12 @@ def resolve_model(name: str) -> Path:
         return smollm2.directory(lambda: download(smollm2.HUB_NAME))
     if name == tiny.NAME:
         return tiny.directory()
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path
+    try:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            return path
+    except (OSError, RuntimeError, ValueError) as error:  # a user that is not there, or no name of a directory
+        raise ModelError(f"model '{name}' is not a directory that can be read: {reason(error)}") from None
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise ModelError(
             f"model '{name}' is not a directory: give '{smollm2.NAME}', '{tiny.NAME}', an existing directory with Hugging "
@@ -58,8 +61,8 @@ def download(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES, etag_timeout=HUB_TIMEOUT))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"the Hugging Face hub could not give it: {reason}") from None
+        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"the Hugging Face hub could not give it: {why}") from None
 
 
 def hub_answers(endpoint: str) -> bool:

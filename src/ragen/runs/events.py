@@ -35,8 +35,11 @@ class StoredTrajectory:
         return self.advantages is not None
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: NumPy numbers as numbers, NaN and infinities as null, the unknown as text."""
+def plain(value: Any, around: frozenset[int] = frozenset()) -> Any:
+    """A value as JSON can hold it: NumPy numbers as numbers, NaN and infinities as null, the unknown as text.
+
+    So is what contains itself; ``around`` are the ids of what ``value`` lies in.
+    """
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, np.ndarray | np.generic):
@@ -45,10 +48,12 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, Mapping):
-        return {str(plain(key)): plain(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence | AbstractSet):
-        return [plain(inner) for inner in value]
+    if id(value) not in around:
+        inside = around | {id(value)}
+        if isinstance(value, Mapping):
+            return {str(plain(key)): plain(inner, inside) for key, inner in value.items()}
+        if isinstance(value, Sequence | AbstractSet):
+            return [plain(inner, inside) for inner in value]
     return str(value)
 
 

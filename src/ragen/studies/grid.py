@@ -94,7 +94,7 @@ def _config(study: Study, size: str, values: Mapping[str, str]) -> Config:
     chosen = study.sizes[size]
     layers = (study.settings, chosen.settings, *(study.values(axis, size)[value] for axis, value in values.items()))
     try:
-        config = load_config(_filled(chosen.preset, values), layered(*layers))
+        config = load_config(_filled(chosen.preset, values), *layers)
         found = find_environment(config.env)
         for other in config.eval.also:
             find_environment({"name": other})

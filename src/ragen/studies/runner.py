@@ -4,11 +4,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ragen.errors import ConfigError
+from ragen.loops.compose import world_of
+from ragen.loops.plan import fitting
 from ragen.runs.interrupt import Interrupt, StepAbandoned
 from ragen.studies.grid import Plan, StudyRun
 from ragen.studies.place import Place, State
@@ -82,6 +85,7 @@ def run_study(
     """
     runs = plan.runs()
     states = {name: place.state(run) for name, run in runs.items()}
+    check_new(plan, states)
     listener.on_begin(states, workers, threads)
     todo = [run for name, run in runs.items() if states[name] in ("new", "begun")]
     pool = _Pool(place, listener, todo, threads, keep_checkpoints=plan.study.keep_checkpoints, start=start or start_process)
@@ -93,6 +97,18 @@ def run_study(
     now = {**states, **pool.left}
     done = tuple(name for name, state in now.items() if state == "done") + tuple(pool.finished)
     return StudyResult(done, tuple(pool.failed), tuple(n for n, s in now.items() if s == "busy"), interrupt())
+
+
+def check_new(plan: Plan, states: Mapping[str, State]) -> None:
+    """Raise ConfigError for a variant whose new runs would each be refused as they start: after hours, the last of them."""
+    for variant in plan.variants:
+        if "new" not in [states[run.name] for run in variant.runs]:
+            continue
+        config = variant.runs[0].config
+        try:
+            fitting(config, world_of(config))
+        except ConfigError as error:
+            raise ConfigError(f"size {plan.size}, {variant}: {error}") from None
 
 
 def start_process(words: Sequence[str], log: Path) -> Process:

@@ -74,7 +74,7 @@ class Study(Settings):
         chosen = self.sizes[size].axes.get(axis)
         if chosen is None:
             return self.axes[axis]
-        return {name: {**self.axes[axis][name], **more} for name, more in chosen.items()}
+        return {name: layered(self.axes[axis][name], more) for name, more in chosen.items()}
 
     def all_settings(self) -> Iterator[Mapping[str, Any]]:
         """Every mapping of settings in the file."""
