@@ -1,6 +1,7 @@
 """Shared fixtures: small tokenizers made on the spot, one compute thread, a cache of one's own."""
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from hypothesis import settings
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# A shell starts background jobs with Ctrl-C ignored, and their processes inherit that: tests of Ctrl-C need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("untimed", deadline=None)  # no test is timed: the machine may be busy
 settings.load_profile("untimed")
