@@ -52,8 +52,8 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     choose_device(config.model.device)
     if config.model.lora.rank:
         require_peft()
+    world = world_of(config, env)  # before what else is looked up by name: it loads the plugins
     require_trackers(config.run.trackers)
-    world = world_of(config, env)
     stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)
     estimator = advantages.get(config.advantage.name)
