@@ -96,7 +96,7 @@ def test_a_plugin_makes_its_rules_known_and_is_found_again_from_another_director
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(folder)])
     config = load_config(
         {"preset": "bandit-starpo-grpo-tiny"},
-        {"plugins": ["my_rules.py"], "advantage": "median", "loss": "spo", "loss.clip_high": 0.3},
+        {"plugins": "my_rules.py", "advantage": "median", "loss": "spo", "loss.clip_high": 0.3},
     )
     assert config.plugins == (str(folder / "my_rules.py"),)
     monkeypatch.chdir("/")

@@ -288,3 +288,9 @@ def test_facts_are_box_and_target_seen_from_the_player(tmp_path):
     assert shown == "You: (1, 1). Boxes: (2, 2). Targets: (3, 5)."
     assert [fact.verdict(shown) for fact in coords.facts()] == [True, True, True]
     assert [fact.verdict("You: (1, 2). Boxes: (2, 3). Targets: (5, 3).") for fact in coords.facts()] == [False] * 3
+
+
+@pytest.mark.parametrize("name", ["~nosuch/levels.txt", "a\0b.txt", "missing.txt"])
+def test_a_level_file_that_cannot_be_read_is_told(name):
+    with pytest.raises(ConfigError, match=r"env\.level_file .* cannot be read"):
+        env_of(level_file=name)

@@ -172,6 +172,15 @@ def test_rows_without_messages_are_told(mini: Path, tmp_path: Path) -> None:
     assert heard.messages[0].startswith("warm-up: 1 rows without messages")
 
 
+@pytest.mark.parametrize("name", ["~nosuch/x.jsonl", "loop.jsonl", "a" * 300 + ".jsonl", "a\0b.jsonl", "nothing.parquet"])
+def test_a_name_that_leads_to_no_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
+    config = load_config({}, {"warmup.data": name})
+    with pytest.raises(ConfigError, match=r"cannot read '.*': .*; give a file of conversations"):
+        stored_conversations(config.warmup.data, Silent())
+
+
 def test_warmup_data_is_a_word_or_a_file() -> None:
     for data in ("none", "format", "oracle", "/a/b.jsonl", "/b.parquet"):
         assert load_config({}, {"warmup.data": data}).warmup.data == data

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -231,7 +230,7 @@ class WarmupConfig(Settings):
         if data in MADE_DATA:
             return data
         if data.endswith((".jsonl", ".parquet")):
-            return str(Path(data).expanduser().resolve())  # a run finds it again from other directories
+            return whole_path(data)  # a run finds it again from other directories
         close = get_close_matches(data, MADE_DATA, n=1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise ValueError(f"it must be {', '.join(MADE_DATA)}, or a file that ends in .jsonl or .parquet{hint}")
@@ -332,6 +331,11 @@ class Config(Settings):
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
     echo_trap: EchoTrapConfig = EchoTrapConfig()
     run: RunConfig = RunConfig()
+
+    @field_validator("plugins", mode="before")
+    @classmethod
+    def _one_or_several(cls, plugins: Any) -> Any:
+        return (plugins,) if isinstance(plugins, str) else plugins
 
     @field_validator("plugins")
     @classmethod

@@ -179,7 +179,7 @@ def _shown(value: Any) -> str:
 def _records(path: Path) -> Iterable[tuple[str, Any]]:
     try:
         return list(_parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         raise ConfigError(
             f"cannot read '{path}': {reason(error)}; give a file of conversations (.jsonl or .parquet), or set warmup.data "
             "to none, format or oracle"

@@ -19,7 +19,7 @@ def load_levels(path: str) -> tuple[Level, ...]:
     """All levels of a file, in order; ``ConfigError`` names the file, the level and what is wrong with it."""
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:  # no such user in ~user, a NUL, not UTF-8
         raise ConfigError(
             f"env.level_file {path!r} cannot be read ({reason(error)}): give a text file of XSB levels"
         ) from None
