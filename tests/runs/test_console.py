@@ -55,6 +55,7 @@ class Result:
     history: tuple = ()
     signals: Signals = NOTHING
     rollbacks: tuple = ()
+    flat: int = 0
 
 
 def play(listener):
@@ -192,6 +193,8 @@ def test_n17_the_start_tells_method_sizes_steps_and_rate():
         (Result(), "all steps done", "rollback"),
         (Result(rollbacks=((8, 2),)), "1 rollback, from step 8 to 2 (runs/one/rollbacks)", "rollbacks,"),
         (Result(rollbacks=((38, 20), (61, 40))), "2 rollbacks, from step 38 to 20, from step 61 to 40", "Echo Trap"),
+        (Result(flat=5), "in none of the last 5 steps did the returns of any group differ", "Echo Trap"),
+        (Result(flat=4), "run: runs/one", "in none of the last"),
     ],
 )
 def test_n20_n21_the_end_says_exactly_what_helps(result, said, not_said):

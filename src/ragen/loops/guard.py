@@ -46,7 +46,7 @@ class Guard:
             return Verdict({})
         found = self.signals.metrics() | ({"trap/rollbacks": float(self._rollbacks)} if action == "rollback" else {})
         messages = tuple(_messages(self.signals, step, metrics))
-        if flat_steps(self._rows, TrapSettings(solved=self._trap.solved)) == self._trap.window:
+        if self.flat == self._trap.window:
             messages += (flat_message(self._trap.window, metrics),)
         if action == "warn" or step not in (self.signals.warning, self.signals.collapsed):
             return Verdict(found, messages)
@@ -59,6 +59,11 @@ class Guard:
                 return Verdict(found, messages, back_to=target)
             why += ", and no sound checkpoint is from before it"
         return Verdict(found, messages, stop=why)
+
+    @property
+    def flat(self) -> int:
+        """The last steps in a row that taught hardly anything (``flat_steps``); 0 where the detector is off."""
+        return 0 if self._trap.action == "off" else flat_steps(self._rows, TrapSettings(solved=self._trap.solved))
 
     def _target(self, latest: int) -> int | None:
         """The newest sound checkpoint from before all the windows that gave the signal."""

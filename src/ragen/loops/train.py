@@ -30,8 +30,8 @@ DONE = "all steps done"
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """What a run came to: its directory, the steps done of those ``planned``, why it stopped, evaluations before and after
-    (None: not made), the metrics of the steps made now, what the Echo-Trap detector saw, and from which step to which it was
-    rolled back.
+    (None: not made), the metrics of the steps made now, what the Echo-Trap detector saw, from which step to which it was
+    rolled back, and how many of the last steps in a row taught hardly anything (``Guard.flat``).
     """
 
     run: Path
@@ -43,6 +43,7 @@ class TrainResult:
     history: tuple[Mapping[str, float], ...]
     signals: Signals = NOTHING
     rollbacks: tuple[tuple[int, int], ...] = ()
+    flat: int = 0
 
 
 def train(
@@ -132,7 +133,7 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
     after = evaluate_all(session, "after", done, listener, interrupt) if config.steps else before
     reason = INTERRUPTED if interrupt() else reason or DONE
     made = tuple(history.values())
-    return TrainResult(run.path, done, config.steps, reason, before, after, made, guard.signals, run.rollbacks())
+    return TrainResult(run.path, done, config.steps, reason, before, after, made, guard.signals, run.rollbacks(), guard.flat)
 
 
 def record(s: Session, step: int, metrics: Mapping[str, float], messages: Sequence[str], listener: Listener) -> None:

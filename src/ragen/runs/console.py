@@ -14,7 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ragen.config.schema import Config
 from ragen.metrics.curves import WINDOW
-from ragen.metrics.echo_trap import flat_steps
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.summary import ECHO_TRAP, paper_name, rollback_count
@@ -114,8 +113,10 @@ def end_lines(result: Any) -> list[str]:
     seen = {"early warning": result.signals.warning, "spike": result.signals.spike, "collapse": result.signals.collapsed}
     given = [f"{name} at step {step}" for name, step in seen.items() if step is not None]
     lines += [f"Echo Trap: {', '.join(given)} (docs/collapse.md)"] if given else []
-    if (flat := flat_steps(result.history)) >= WINDOW:
-        lines.append(f"in none of the last {flat} steps did the returns of any group differ: they taught hardly anything")
+    if result.flat >= WINDOW:
+        lines.append(
+            f"in none of the last {result.flat} steps did the returns of any group differ: they taught hardly anything"
+        )
     return [
         *lines,
         f"run: {result.run}",
