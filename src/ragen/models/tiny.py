@@ -16,7 +16,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ragen.envs import Environment, environments
+from ragen.envs import Environment, ToolEnvironment, environments
 from ragen.models.cache import cache_dir, made_once
 from ragen.models.load import quiet_transformers
 from ragen.seeding import derive, generator
@@ -105,8 +105,11 @@ def build_model(vocabulary: int, pad_id: int, eos_id: int, *, seed: int = 0) -> 
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Prompts and demonstrations of every built-in environment preset, in both wordings, from fixed seeds."""
-    names = [name for name in environments.names() if environments.get(name).cls.__module__.startswith("ragen.envs.")]
+    """Prompts and demonstrations of the built-in presets whose actions are words, in both wordings, from fixed seeds."""
+    presets = {name: environments.get(name).cls for name in environments.names()}
+    names = [
+        n for n, cls in presets.items() if cls.__module__.startswith("ragen.envs.") and not issubclass(cls, ToolEnvironment)
+    ]
     corpus = [INSTRUCTIONS]
     for name in names:
         for wording in ("short", "verbose"):
