@@ -12,7 +12,7 @@ from ragen.errors import ConfigError, reason
 from ragen.tools.call import harmless
 
 SOURCE = "https://github.com/openai/grade-school-math (grade_school_math/data/train.jsonl and test.jsonl, MIT licence)"
-NUMBER = re.compile(r"(?<![\w.,])([-−]?)\s?[$€£]?\s?([-−]?)(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?:/(\d+))?(?![\d])")
+NUMBER = re.compile(r"(?<![\w.,])([-−]?)\s?[$€£]?\s?([-−]?)(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?:/(\d+))?(?!\d|[.,]\d)")
 CALCULATION = re.compile(r"<<([^<>=]{1,200})=[^<>]{1,100}>>")
 
 
