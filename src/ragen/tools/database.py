@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,10 +65,7 @@ class ReadOnlyDatabase:
         for limit, value in (*((each, LARGEST_VALUE) for each in limits), (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100)):
             self._connection.setlimit(limit, value)
         self._connection.set_authorizer(_authorise)
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._connection.close()
+        self.close = weakref.finalize(self, self._connection.close)  # at the latest when nothing refers to it any more
 
     def query(self, sql: str) -> Table:
         """The rows of one SELECT statement; ToolError says why there are none."""
