@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragen.envs import check_environment, environment_factory, environments
-from ragen.envs.gsm8k.problems import load_problems, numbers, read_answer
+from ragen.envs.gsm8k.problems import load_problems
+from ragen.envs.numbers import numbers, read_answer
 from ragen.errors import ConfigError
 from ragen.rollout.demonstrations import play, players_of, random_player
 from ragen.rollout.instances import evaluation_specs

@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from ragen.envs.base import Environment, EnvSettings
-from ragen.envs.gsm8k.problems import Problem, load_problems, numbers, read_answer
+from ragen.envs.gsm8k.problems import Problem, load_problems
+from ragen.envs.numbers import numbers, read_answer
 from ragen.envs.registry import EnvPreset, environments
 from ragen.envs.tool_environment import ToolEnvironment, ToolSettings
 from ragen.errors import ConfigError, EnvironmentFault
