@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from ragen.envs import check_environment, environment_factory, environments
 from ragen.envs.gsm8k.problems import load_problems
 from ragen.envs.numbers import numbers, read_answer
+from ragen.episode import Completion, StopReason
 from ragen.errors import ConfigError
+from ragen.rollout.contexts import MessageContext
 from ragen.rollout.demonstrations import play, players_of, random_player
 from ragen.rollout.instances import evaluation_specs
+from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.tools.call import Call, final
 
 DATA = Path(os.environ.get("RAGEN_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "gsm8k"
@@ -160,6 +163,13 @@ def test_without_tools_there_is_only_the_answer(file: str) -> None:
     assert env.match(str(Call("calculator", {"expression": "1"}))) is None
     assert "there is no tool 'calculator'" in env.problem(str(Call("calculator", {"expression": "1"})))
     assert all("answer" in action for action in env.actions())
+    rules = Rules(100, 10_000)
+    spec = EpisodeSpec("gsm8k-plain", 0, 0, instance_seed=0, dynamics_seed=0, sampling_seed=0)
+    runner = EpisodeRunner(spec, env, MessageContext(rules.context), rules)
+    assert "Reply: <think>why</think><answer>your answer</answer>.\n" in runner.context.shown
+    assert "tool" not in runner.context.shown.lower()
+    runner.apply(Completion((), (), (), f"<think>x</think><answer>{env.solution()} || 0</answer>", StopReason.END))
+    assert (runner.turns[0].valid, runner.turns[0].reward) == (True, 0.0)  # two numbers; the answer is one text, not actions
 
 
 @pytest.mark.skipif(

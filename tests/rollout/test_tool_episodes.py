@@ -112,6 +112,7 @@ def test_a_turn_without_a_call_that_can_be_made_is_invalid_and_told_why(runner: 
         "<answer></answer>",
         f"<tool_call>{said('x')}",
         f"{said('x')}</tool_call>",
+        f"</tool_call>{blocks(said('x'))}",
         f"<tool_call><tool_call>{said('x')}</tool_call>",
         f"{blocks(said('x'))}<answer>5</answer>",
         f"{blocks(said('x'))}<answer>",

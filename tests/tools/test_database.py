@@ -33,6 +33,7 @@ WRITING = [
     "SELECT LOAD_EXTENSION('x')",
     "SELECT random()",
     "SELECT zeroblob(10)",
+    "SELECT RandomBlob(10)",
     "WITH n AS (SELECT 1) INSERT INTO t SELECT 9, 'z' FROM n",
     "REPLACE INTO t VALUES (1, 'z')",
 ]
@@ -120,5 +121,8 @@ def test_a_file_is_opened_for_reading_only(tmp_path):
     assert database.query("SELECT count(*) FROM t").rows == ((3,),)
     with pytest.raises(ToolError):
         database.query("DELETE FROM t")
+    database._connection.set_authorizer(None)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):  # the file's own wall, behind the authoriser
+        database._connection.execute("DELETE FROM t")
     database.close()
     assert path.read_bytes() == before

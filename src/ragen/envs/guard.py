@@ -155,7 +155,8 @@ class Guarded(Environment):
         if words is None:
             return None
         turn = self._checked_words(what, words)
-        if foreign := [word for word in turn if self.match(word) != word]:
+        known = self.actions()
+        if foreign := [word for word in turn if word not in known and self.match(word) != word]:
             raise self._broken(what, "only actions, as match() gives them back", foreign[0])
         return turn
 
