@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragen.envs import check_environment, environment_factory, environments
+from ragen.envs.gsm8k.env import VAGUE
 from ragen.envs.gsm8k.problems import load_problems
 from ragen.envs.numbers import numbers, read_answer
 from ragen.episode import Completion, StopReason
@@ -18,6 +19,7 @@ from ragen.rollout.contexts import MessageContext
 from ragen.rollout.demonstrations import play, players_of, random_player
 from ragen.rollout.instances import evaluation_specs
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
+from ragen.seeding import generator
 from ragen.tools.call import Call, final
 
 DATA = Path(os.environ.get("RAGEN_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "gsm8k"
@@ -141,7 +143,11 @@ def test_the_oracle_calculates_what_can_be_calculated_and_answers(file: str) -> 
     env.reset(instance_seed=0, dynamics_seed=0)
     plan = env.plan()
     assert plan == tuple(str(Call("calculator", {"expression": each})) for each in ("9", "4-9"))
+    rng = generator(0)
+    assert env.thought(rng, plan) == "They lose 9."
+    assert env.thought(rng, env.actions()[:1]) in VAGUE  # random play teaches the format, not a solution
     assert [env.step(action).observation for action in plan] == ["9", "-5"]
+    assert env.thought(rng, env.plan()) == "That is odd"
     assert env.plan() == (final("-5"),)
     assert env.step(final("it is -5.0 marbles")).reward == 1.0
     assert env.success

@@ -104,9 +104,21 @@ def test_what_a_function_raises_is_told_with_its_kind_and_a_tool_error_as_it_is(
     @tool
     def fail(how: str) -> str:
         """Fail."""
-        raise {"key": KeyError("k"), "tool": ToolError("closed today"), "time": TimeoutError("clock")}[how]
+        errors = {
+            "key": KeyError("k"),
+            "tool": ToolError("closed today"),
+            "time": TimeoutError("clock"),
+            "exit": SystemExit(3),
+        }
+        raise errors[how]
 
-    for how, told in (("key", "^KeyError: 'k'$"), ("tool", "^closed today$"), ("time", "^fail took too long: clock$")):
+    told_of = {
+        "key": "^KeyError: 'k'$",
+        "tool": "^closed today$",
+        "time": "^fail took too long: clock$",
+        "exit": "^SystemExit: 3$",
+    }
+    for how, told in told_of.items():
         with pytest.raises(ToolError, match=told):
             fail({"how": how})
 
@@ -134,6 +146,18 @@ def test_a_call_that_takes_too_long_is_given_up_and_few_are_left_running():
     assert wait({"quick": True}) == "done"
 
 
+def test_an_answer_that_is_no_json_is_an_error_too():
+    @tool
+    def loop() -> list:
+        """Loop."""
+        found: list = []
+        found.append(found)
+        return found
+
+    with pytest.raises(ToolError, match="ValueError"):
+        loop({})
+
+
 def test_a_function_with_a_timeout_raises_as_without_one():
     @tool(timeout_s=5)
     def fail() -> str:
@@ -142,6 +166,14 @@ def test_a_function_with_a_timeout_raises_as_without_one():
 
     with pytest.raises(ToolError, match=r"^closed$"):
         fail({})
+
+    @tool(timeout_s=5)
+    def leave() -> str:
+        """Leave."""
+        raise SystemExit(3)
+
+    with pytest.raises(ToolError, match="SystemExit: 3"):
+        leave({})
 
 
 def answer() -> str:
@@ -163,12 +195,17 @@ def positional(x: int, /) -> str:
     return str(x)
 
 
+async def later(x: int) -> str:
+    """Not at once."""
+    return str(x)
+
+
 def several(*x: int) -> str:
     """Not to be named."""
     return str(x)
 
 
-@pytest.mark.parametrize("function", [answer, silent, untyped, positional, several, lambda: ""])
+@pytest.mark.parametrize("function", [answer, silent, untyped, positional, later, several, lambda: ""])
 def test_what_cannot_be_a_tool_is_refused_with_its_name(function):
     with pytest.raises(ConfigError, match=r"the tool '|a tool cannot be called"):
         tool(function)

@@ -137,4 +137,4 @@ class ToolEnvironment(Environment):
         return known[name]
 
     def _told(self, text: str) -> str:
-        return bounded(harmless(text), self.settings.max_output)
+        return harmless(bounded(text, self.settings.max_output))

@@ -104,7 +104,7 @@ class ReadOnlyDatabase:
 
 def _authorise(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
     del first, database, trigger
-    if action in READING or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() not in BARRED_FUNCTIONS):
+    if action in READING or (action == sqlite3.SQLITE_FUNCTION and second not in BARRED_FUNCTIONS):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
 

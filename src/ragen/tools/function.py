@@ -30,7 +30,7 @@ class Tool:
             ended: a function that can hang for good belongs into a process of its own).
 
     Raises:
-        ConfigError: the function has no docstring, or a parameter without a type or that cannot be named.
+        ConfigError: the function has no docstring, or a parameter without a type or that cannot be named; it is a coroutine.
     """
 
     def __init__(self, function: Callable[..., Any], *, timeout_s: float | None = None) -> None:
@@ -40,6 +40,8 @@ class Tool:
         self.description, notes = _documentation(function)
         if not self.description:
             raise ConfigError(f"the tool '{self.name}' needs a docstring: its first line tells the agent what it is for")
+        if inspect.iscoroutinefunction(function):
+            raise ConfigError(f"the tool '{self.name}' is a coroutine function: write it without async")
         self._function, self._timeout = function, timeout_s
         self._model = _arguments_model(self.name, function, notes)
         self._stuck: list[threading.Thread] = []
@@ -92,13 +94,13 @@ class Tool:
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         try:
             answer = self._function(**values) if self._timeout is None else self._within(self._timeout, values)
+            return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
         except ToolError:
             raise
         except TimeoutError as error:
             raise ToolError(f"{self.name} took too long{f': {error}' if str(error) else ''}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ToolError(f"{type(error).__name__}: {error}") from error
-        return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
 
     def _checked(self, arguments: Mapping[str, Any]) -> BaseModel:
         try:
@@ -117,7 +119,7 @@ class Tool:
         def work() -> None:
             try:
                 outcome["answer"] = self._function(**values)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 outcome["error"] = error
 
         thread = threading.Thread(target=work, name=f"tool {self.name}", daemon=True)

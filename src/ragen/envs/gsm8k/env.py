@@ -20,6 +20,7 @@ from ragen.tools.calculator import calculator, evaluate, shown
 from ragen.tools.call import Call, final, is_final
 
 TOOLS: Mapping[str, tuple[Tool, ...]] = {"calculator": (calculator,), "none": ()}
+VAGUE = ("I work it out.", "Let me calculate.", "I try this.", "So I go on.", "This may be it.")
 SAID_NUMBERS = 8  # of a question, that the random player draws from
 
 
@@ -103,12 +104,11 @@ class Gsm8k(ToolEnvironment):
         return tuple(_calculate(each) for each in left[:per_turn]) or last
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
-        """The line of the file's solution that the actions belong to; the last one for an answer."""
-        problem = self._given()
-        if not problem.lines:
-            return super().thought(rng, ("work it out",))
-        made = min(self.calls_made, len(problem.lines) - 1)
-        return problem.lines[-1 if not actions or is_final(actions[0]) else made]
+        """The line of the file's solution that the oracle's actions belong to; a few empty words for any others."""
+        lines = self._given().lines
+        if not lines or tuple(actions) != self.plan():
+            return VAGUE[int(rng.integers(len(VAGUE)))]
+        return lines[-1 if is_final(actions[0]) else min(self.calls_made, len(lines) - 1)]
 
     def players(self) -> Mapping[str, Callable[[Environment, np.random.Generator], Sequence[str]]]:
         """``last_number`` answers the last number of the question."""
