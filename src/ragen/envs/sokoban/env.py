@@ -43,8 +43,8 @@ class SokobanSettings(EnvSettings):
     action_words: FourWords = Field(("Up", "Down", "Left", "Right"), description="words for up, down, left, right")
     hint: Literal["none", "coords", "offset"] = Field(
         "none",
-        description="adds the coordinates of player, boxes and targets, or where boxes and targets lie, seen from the player "
-        "('Box is 1 right. Target is 2 right.')",
+        description="adds the coordinates of player, boxes and targets, or where boxes and targets lie, seen from the "
+        "player ('Box is 1 right. Target is 2 right.')",
     )
     level_file: str = Field("", description="XSB or Boxoban file to play instead of generated levels; empty = generate")
 
@@ -78,7 +78,7 @@ class SokobanEnv(Environment):
     """Push every box onto a target (deterministic).
 
     - Actions: ``Up``, ``Down``, ``Left``, ``Right``: walk one cell, pushing a box ahead if the cell behind it is free.
-    - Observation: the grid, a row a line, one character a cell; with ``hint`` also coordinates or the offsets of box and target.
+    - Observation: the grid, a row a line, one character a cell; with ``hint`` also coordinates, or where box and target lie.
     - Rewards (gym-sokoban): −0.1 a step, +1 a box onto a target, −1 a box off one, +10 when all are on targets.
     - End: terminated when every box is on a target. It never truncates; the budgets are the rollout's.
     - Arguments: ``SokobanSettings``. A level file's level number is the instance seed modulo the number of levels.
@@ -179,7 +179,7 @@ class SokobanEnv(Environment):
         return f"{self.content()} {self._player} {self._boxes:x}"
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
-        """A short reasoning: it restates the offsets, if they are told, else it names the moves (the first 12 of a longer turn).
+        """A short reasoning: it restates the offsets where they are told, else names the moves (the first 12 of a turn).
 
         Where it restates the offsets it leaves the moves to the answer: nothing to copy but the hint.
         """
