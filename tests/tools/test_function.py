@@ -200,12 +200,22 @@ async def later(x: int) -> str:
     return str(x)
 
 
+def unheard(x: "Nowhere") -> str:  # noqa: F821
+    """A type that is not there."""
+    return str(x)
+
+
+def unsendable(x: Shop) -> str:
+    """A type that JSON has not."""
+    return str(x)
+
+
 def several(*x: int) -> str:
     """Not to be named."""
     return str(x)
 
 
-@pytest.mark.parametrize("function", [answer, silent, untyped, positional, later, several, lambda: ""])
+@pytest.mark.parametrize("function", [answer, silent, untyped, positional, later, unheard, unsendable, several, lambda: ""])
 def test_what_cannot_be_a_tool_is_refused_with_its_name(function):
     with pytest.raises(ConfigError, match=r"the tool '|a tool cannot be called"):
         tool(function)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints, overload
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
 from ragen.errors import ConfigError
 from ragen.tools.call import FINAL, Call, CallError
@@ -152,7 +152,10 @@ def tool(
 
 def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str, str]) -> type[BaseModel]:
     """The arguments as a pydantic model that takes nothing else."""
-    hints = get_type_hints(function, include_extras=True)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f"the tool '{name}' has a type that is not found: {error}") from None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -161,7 +164,10 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
             raise ConfigError(f"the tool '{name}' needs a type for its parameter '{parameter.name}', and no leading _")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hints[parameter.name], Field(default, description=notes.get(parameter.name)))
-    return create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
+    try:
+        return create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
+    except PydanticUserError as error:
+        raise ConfigError(f"the tool '{name}' has a parameter that no JSON value can be: {error.message}") from None
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
