@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
@@ -46,20 +47,20 @@ class Tool:
         self._model = _arguments_model(self.name, function, notes)
         self._stuck: list[threading.Thread] = []
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments."""
         schema = _without_titles(self._model.model_json_schema())
         schema.pop("additionalProperties", None)
         return {"type": "object", "properties": {}, **schema}
 
-    @property
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """What chat templates take as a tool."""
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": function}
 
-    @property
+    @cached_property
     def summary(self) -> str:
         """The tool on one line: ``name(argument: type = default): what it is for argument: what it means``."""
         schema = self.parameters

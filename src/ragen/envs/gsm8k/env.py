@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar, Literal, cast
 
@@ -52,7 +53,7 @@ class Gsm8k(ToolEnvironment):
     def __init__(self, settings: EnvSettings | None = None) -> None:
         super().__init__(settings)
         self._own = cast(Gsm8kSettings, self.settings)
-        self._problems = _chosen(self._own)
+        self._problems = _chosen(self._own.file, self._own.min_steps, self._own.max_steps)
         self._problem: Problem | None = None
 
     def start(self, instance_seed: int, dynamics_seed: int) -> str:
@@ -135,12 +136,13 @@ class Gsm8k(ToolEnvironment):
         return self._problem
 
 
-def _chosen(own: Gsm8kSettings) -> tuple[Problem, ...]:
-    problems = load_problems(own.file)
-    chosen = tuple(problem for problem in problems if own.min_steps <= len(problem.calculations) <= own.max_steps)
+@lru_cache(maxsize=8)
+def _chosen(file: str, least: int, most: int) -> tuple[Problem, ...]:
+    """The problems of a file with so many calculations."""
+    chosen = tuple(problem for problem in load_problems(file) if least <= len(problem.calculations) <= most)
     if not chosen:
         raise ConfigError(
-            f"env.min_steps is {own.min_steps} and env.max_steps {own.max_steps}, but no problem of {own.file!r} has as "
+            f"env.min_steps is {least} and env.max_steps {most}, but no problem of {file!r} has as "
             "many calculations: widen them"
         )
     return chosen

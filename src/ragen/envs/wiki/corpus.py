@@ -23,6 +23,12 @@ def load_index(path: str) -> SearchIndex:
 
 
 @lru_cache(maxsize=4)
+def documents_by_title(path: str) -> dict[str, Document]:
+    """The articles of ``load_index`` by title, whatever its case."""
+    return {document.title.casefold(): document for document in load_index(path).documents}
+
+
+@lru_cache(maxsize=4)
 def asked_documents(path: str, kinds: tuple[Kind, ...]) -> tuple[Document, ...]:
     """The articles of ``load_index`` that have a gap of these kinds."""
     return tuple(document for document in load_index(path).documents if clozes(document, kinds))

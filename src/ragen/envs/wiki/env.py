@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from ragen.envs.base import Environment, EnvSettings
 from ragen.envs.registry import EnvPreset, environments
 from ragen.envs.tool_environment import ToolEnvironment, ToolSettings
-from ragen.envs.wiki.corpus import asked_documents, load_index
+from ragen.envs.wiki.corpus import asked_documents, documents_by_title, load_index
 from ragen.envs.wiki.questions import GAP, KINDS, Cloze, Kind, clozes, is_right, read_gap
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.seeding import derive
@@ -60,7 +60,7 @@ class Wiki(ToolEnvironment):
         super().__init__(settings)
         self._own = cast(WikiSettings, self.settings)
         self._index = load_index(self._own.file)
-        self._by_title = {document.title.casefold(): document for document in self._index.documents}
+        self._by_title = documents_by_title(self._own.file)
         self._tools = (tool(self.search), tool(self.read)) if self._own.tools == "search" else ()
         self._cloze: Cloze | None = None
         self._other = self._index.documents[0]
