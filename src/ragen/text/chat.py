@@ -83,9 +83,7 @@ class ChatRenderer:
         special = {token.id for token in self._encoder.added.values() if token.special}
         self.control_ids = self.end_ids | (special - self._tags())
         self._bos = self._missing_bos(tokenizer)
-        pieces = (
-            *self._before, *self._after_system, *self._to_reply, *self._to_later, *self._between, *self._forced
-        )  # fmt: skip
+        pieces = (*self._before, *self._after_system, *self._to_reply, *self._to_later, *self._between, *self._forced)
         self._encoder.check(self.end_ids | {part for part in pieces if isinstance(part, int) and part not in self._tags()})
         self._check_ids(tokenizer, template)
 
