@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from tests.loops.conftest import OneWord
 
 from ragen.envs import Environment, Observation
 from ragen.errors import EnvironmentFault
 from ragen.loops.compose import World
 from ragen.loops.evaluate import notes, score_players
 from ragen.rollout.instances import evaluation_specs
-from tests.loops.conftest import OneWord
 
 
 def stumble(env: Environment, rng: np.random.Generator) -> Sequence[str]:
