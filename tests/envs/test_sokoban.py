@@ -313,6 +313,9 @@ def test_the_straight_walker_goes_to_the_target_whatever_is_in_its_way(tmp_path)
     walker = env.players()["straight"]
     turns = {tuple(walker(env, np.random.default_rng(seed))) for seed in range(20)}
     assert turns == {("Down", "Right", "Right", "Right"), ("Right", "Right", "Right", "Down")}
+    for word in ("Right", "Right", "Right", "Down"):
+        env.step(word)
+    assert {walker(env, np.random.default_rng(seed)) for seed in range(40)} == {(word,) for word in env.actions()}
     assert env_of("sokoban", max_actions_per_turn=2).players().keys() == {"straight"}
     with pytest.raises(EnvironmentFault, match="plays sokoban"):
         walker(env_of("frozen_lake"), np.random.default_rng(0))

@@ -212,12 +212,13 @@ class SokobanEnv(Environment):
         return {"straight": _straight}
 
     def straight(self, rng: np.random.Generator) -> tuple[str, ...]:
-        """The next turn of the walker that sees only where the target lies."""
+        """The next turn of the walker that sees only where the target lies; on it, a step anywhere."""
         down, right = self._offsets(self._playing().board.targets)[0]
         up_word, down_word, left_word, right_word = self._own.action_words
         legs = [(down_word if down > 0 else up_word,) * abs(down), (right_word if right > 0 else left_word,) * abs(right)]
         first = int(rng.integers(2))
-        return (legs[first] + legs[1 - first])[: self._own.max_actions_per_turn]
+        way = legs[first] + legs[1 - first] or (self._own.action_words[rng.integers(4)],)
+        return way[: self._own.max_actions_per_turn]
 
     def _playing(self) -> Level:
         if self._level is None:
