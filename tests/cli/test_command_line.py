@@ -336,6 +336,53 @@ def test_envs_tells_each_setting_with_value_and_meaning(capsys):
         text = capsys.readouterr().out
         for field in environments.get(name).cls.settings_class.model_fields:
             assert f"  {field} = " in text
+        told = text.partition("\n\nSettings (--env.NAME VALUE):\n")[0]
+        assert [mark for mark in ("`", "**", ":class:", "Arguments", "Settings", "module", "docstring") if mark in told] == []
+        for part in ("\n- Actions: ", "\n- Observation: ", "\n- Rewards", "\n- End: ", "\n- Instances: "):
+            assert part in told
+
+
+OWN = '''"""Text for who reads the file."""
+import ragen
+from ragen.envs import Environment
+
+class Short(ragen.EnvSettings):
+    max_turns: int = 3
+
+class Plain(Environment):
+    def reset(self, *, instance_seed, dynamics_seed):
+        return ragen.Observation("s")
+    def step(self, action):
+        return ragen.Step("s", 0.0, terminated=True)
+    def actions(self):
+        return ("a", "b")
+    def instructions(self):
+        return "do"
+    success = False
+
+class Told(Plain):
+    """Go to :class:`Plain`, or **not**:
+
+    - ``a`` and `b`; 2 ** 3 ** 4 stays.
+    """
+    settings_class = Short
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "turns"),
+    [("Plain", "", 5), ("Told", "Go to Plain, or not:\n\n- a and b; 2 ** 3 ** 4 stays.\n\n", 3)],
+)
+def test_envs_tells_of_an_own_class_what_its_own_text_says_without_markup(
+    name: str, text: str, turns: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    assert main(["envs", f"{file}:{name}"]) == 0
+    head, _, settings = capsys.readouterr().out.partition("Settings (--env.NAME VALUE):\n")
+    assert head == f"{file}:{name}: an environment of your own\n\n{text}"
+    assert settings.splitlines()[:2] == [f"  max_turns = {turns}", "      policy replies an episode at most"]
 
 
 def test_presets_lists_those_of_an_environment_and_says_a_word_on_each_method(capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,3 +193,14 @@ def test_a_damaged_run_does_not_hide_the_others(root, capsys, file):
 def test_no_runs_says_how_to_make_one(root, capsys):
     assert main(["runs"]) == 2
     assert "ragen train" in capsys.readouterr().err
+
+
+def test_an_environment_of_a_file_is_named_without_its_folders(root, capsys, monkeypatch):
+    run = make(root, "one")
+    place = f"{root}/a/long/path/my_env.py:MyEnv"
+    stored = run.path / "config.yaml"
+    stored.write_text(stored.read_text().replace("name: bandit", f"name: {place}"))
+    assert main(["runs"]) == 0
+    assert "one  my_env.py:MyEnv  StarPO-S" in capsys.readouterr().out
+    assert panels_of(monkeypatch, "one").get_suptitle().startswith("my_env.py:MyEnv · tiny")
+    assert place in stored.read_text()

@@ -54,6 +54,7 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    from ragen.envs.locate import shown
     from ragen.runs.summary import method_name
 
     figure, panels = plt.subplots(1, len(CURVES), figsize=(13, 3.1), layout="constrained")
@@ -75,7 +76,7 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
     named = dict(zip(labels, handles, strict=True))  # "evaluation before" and "after" once, whatever the number of runs
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=8, frameon=False)
     config = runs[0].config
-    parts = (config.env.get("name"), config.model.name, method_name(config), f"seed {config.seed}")
+    parts = (shown(str(config.env.get("name"))), config.model.name, method_name(config), f"seed {config.seed}")
     figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else f"{len(runs)} runs", fontsize=11)
     figure.savefig(out, dpi=110)
     plt.close(figure)
