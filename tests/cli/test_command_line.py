@@ -36,6 +36,20 @@ LIGHT = [
     ["train", "bandt-starpo-grpo"],
     ["train", "bandit-starpo-grpo", "--eval.also", "[bandt]"],
     ["train", "--resume", "no-such-run"],
+    ["train", "bandit-starpo-grpo", "--model", "wrong"],
+    ["warmup", "bandit-starpo-s-grpo-tiny", "--model", "wrong"],
+    ["eval", "wrong"],
+    ["eval", "runs/wrong"],
+    ["eval", "runs/wrong/checkpoints/step-1"],
+    ["eval", "tests"],
+    ["eval", "tiny", "--steps", "5"],
+    ["eval", "tiny", "--rollout.max_tokens", "5"],
+    ["compare", "tiny", "wrong"],
+    ["compare", "tiny", "tiny", "--steps", "5"],
+    ["serve", "wrong"],
+    ["serve", "tiny", "--steps", "5"],
+    ["bench", "wrong"],
+    ["bench", "tiny", "--seed", "5"],
 ]
 
 
@@ -298,6 +312,72 @@ def test_a_name_that_is_no_run_and_no_model_says_both_and_the_nearest_run(comman
         assert part in captured.out + captured.err
 
 
+def test_a_path_beside_runs_is_no_name_of_the_hub(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ragen.models.resolve.resolve_model", lambda name: pytest.fail("the hub must not be asked"))
+    for folder in ("runs", "elsewhere"):
+        (tmp_path / folder / "first-run").mkdir(parents=True)
+        (tmp_path / folder / "first-run" / "config.yaml").write_text("")
+        assert main(["eval", f"{folder}/frist-run"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: model '{folder}/frist-run' is not a directory; nor is it a run: ")
+    assert "did you mean 'first-run'?" in said
+
+
+VAIN = {
+    "eval": ["steps", "optim.learning_rate", "rollout.groups", "rollout.temperature", "eval.also", "loss.name"],
+    "eval --api http://localhost:1 --model n": [
+        "steps",
+        "run.threads",
+        "model.dtype",
+        "eval.batch",
+        "rollout.force_think",
+    ],
+    "compare": ["filter.value", "warmup.data", "run.name"],
+    "serve": ["eval.episodes", "env.max_turns", "run.threads"],
+    "bench": ["rollout.groups", "env.max_turns"],
+}
+
+
+@pytest.mark.parametrize(("command", "key"), [(command, key) for command, keys in VAIN.items() for key in keys])
+def test_a_setting_that_means_nothing_to_a_command_is_refused_with_those_that_count(command, key, capsys):
+    first, *rest = command.split()
+    words = [first, *rest, *([] if rest else ["tiny"] * (2 if first == "compare" else 1))]
+    section, _, name = key.rpartition(".")
+    forms = [[f"--{key}", "1"], [f"--{key}=1"]]
+    if section and f"--{section}" not in words:  # with --api, --model is the name there
+        forms.append([f"--{section}", f"{{{name}: 1}}"])
+    forms += [["--loss", "dpo"]] if key == "loss.name" else []
+    for form in forms:
+        assert main([*words, *form]) == 2
+        said = capsys.readouterr().err
+        if key.startswith("env."):
+            assert f"to ragen {first}" in said
+        else:
+            assert f"setting {key} means nothing to ragen {first}: leave it out. The settings that count there are " in said
+
+
+def test_all_settings_that_mean_nothing_are_told_at_once(capsys):
+    assert main(["eval", "tiny", "--steps", "5", "--optim.learning_rate", "1", "--eval.seed", "3"]) == 2
+    assert "settings steps, optim.learning_rate mean nothing to ragen eval: leave them out" in capsys.readouterr().err
+
+
+def test_every_setting_that_an_evaluation_is_made_of_counts_and_is_one():
+    """Against the settings that make the results of an API model's evaluation what they are."""
+    from ragen.cli.evaluate import COUNTING, COUNTING_OF_API
+    from ragen.config import load_config
+    from ragen.config.paths import fields
+    from ragen.loops.compose import world_of
+    from ragen.loops.endpoint import evaluation_settings
+    from ragen.samplers.endpoint import Endpoint
+
+    config = load_config({})
+    made_of = evaluation_settings(world_of(config), config, Endpoint("http://localhost"), "m")
+    named = {f"{section}.{name}" for section in ("eval", "rollout") for name in made_of[section]}
+    assert named | {"env", "plugins"} == set(COUNTING_OF_API)
+    assert set(COUNTING_OF_API) < set(COUNTING) <= set(fields())
+
+
 OPTIONS = {"--resume": True, "--quiet": False, "-h": False}
 
 
@@ -337,7 +417,9 @@ def test_envs_tells_each_setting_with_value_and_meaning(capsys):
         for field in environments.get(name).cls.settings_class.model_fields:
             assert f"  {field} = " in text
         told = text.partition("\n\nSettings (--env.NAME VALUE):\n")[0]
-        assert [mark for mark in ("`", "**", ":class:", "Arguments", "Settings", "module", "docstring") if mark in told] == []
+        assert [
+            mark for mark in ("`", "**", ":class:", "Arguments", "Settings", "module", "docstring") if mark in told
+        ] == []
         for part in ("\n- Actions: ", "\n- Observation: ", "\n- Rewards", "\n- End: ", "\n- Instances: "):
             assert part in told
 

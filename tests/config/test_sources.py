@@ -194,9 +194,12 @@ def test_a_link_that_leads_nowhere_is_not_the_file_that_was_meant(tmp_path: Path
 def test_of_very_many_unknown_keys_the_first_are_named_and_the_rest_counted(section: str, tmp_path: Path) -> None:
     file = tmp_path / "many.yaml"
     file.write_text(f"preset: {BASE}\n" + "".join(f"{section}key{number}: 1\n" for number in range(2000)))
+
+    def read() -> None:
+        environment_factory(load_config(file).env)
+
     with pytest.raises(ConfigError) as error:
-        config = load_config(file)
-        environment_factory(config.env)
+        read()
     lines = str(error.value).splitlines()
     assert [line.partition(":")[0] for line in lines[:15]] == [f"unknown setting '{section}key{n}'" for n in range(15)]
     assert len(lines) == 16

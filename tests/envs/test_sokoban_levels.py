@@ -26,7 +26,9 @@ def data(name):
     root = Path(os.environ.get("RAGEN_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
     path = root / "sokoban" / name
     if not path.exists():
-        pytest.skip(f"no {name}: it is {ORIGINS[name]}; put it into a folder `sokoban` and set RAGEN_DATA to what holds that")
+        pytest.skip(
+            f"no {name}: it is {ORIGINS[name]}; put it into a folder `sokoban` and set RAGEN_DATA to what holds that"
+        )
     return path
 
 

@@ -148,10 +148,10 @@ class RunDirectory:
         recorded = {row["step"] for row in self.metrics()}
         if missing := [step for step in range(1, done + 1) if step not in recorded]:
             raise CheckpointError(
-                f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {done} steps done ({_ranges(missing)}): it was "
-                "emptied, cut or moved away, and going on would leave curves and warnings without them. Put the file back "
-                f"from a copy, or start a new run from the weights: ragen train {self.path}/config.yaml --run.name OTHER "
-                f"--model {self.checkpoints.path(done)} --warmup.data none"
+                f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {done} steps done ({_ranges(missing)}): it "
+                "was emptied, cut or moved away, and going on would leave curves and warnings without them. Put the file "
+                f"back from a copy, or start a new run from the weights: ragen train {self.path}/config.yaml --run.name "
+                f"OTHER --model {self.checkpoints.path(done)} --warmup.data none"
             )
         self.starts()
         self.evaluations()
