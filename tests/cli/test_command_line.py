@@ -487,3 +487,20 @@ def test_an_environment_in_a_file_can_be_played_and_told(
     example = Path(__file__).parents[2] / "examples" / "custom_environment.py"
     assert main([command, f"{example}:Lock"]) == 0
     assert ("bolts are open" if command == "play" else "max_turns = 3") in capsys.readouterr().out
+
+
+def test_an_environment_that_a_plugin_registers_is_known_to_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ragen.envs import environments
+
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr(environments, "_items", dict(environments._items))
+    file = tmp_path / "registers.py"
+    file.write_text(
+        f"{OWN}\nfrom ragen.envs import environments\nfrom ragen.envs.registry import EnvPreset\n"
+        "environments.register('told')(EnvPreset(Told, 'told'))\n"
+    )
+    words = ["train", "bandit-starpo-grpo-tiny", "--plugins", str(file), "--env", "told", "--model", "no-such-model"]
+    assert main(words) == 2  # what comes after the environment is looked up
+    assert "model 'no-such-model' is not a directory" in capsys.readouterr().err
