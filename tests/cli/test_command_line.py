@@ -354,12 +354,14 @@ def test_a_setting_that_means_nothing_to_a_command_is_refused_with_those_that_co
         if key.startswith("env."):
             assert f"to ragen {first}" in said
         else:
-            assert f"setting {key} means nothing to ragen {first}: leave it out. The settings that count there are " in said
+            assert (
+                f"setting '{key}' means nothing to ragen {first}: leave it out. The settings that count there are " in said
+            )
 
 
 def test_all_settings_that_mean_nothing_are_told_at_once(capsys):
     assert main(["eval", "tiny", "--steps", "5", "--optim.learning_rate", "1", "--eval.seed", "3"]) == 2
-    assert "settings steps, optim.learning_rate mean nothing to ragen eval: leave them out" in capsys.readouterr().err
+    assert "settings 'steps', 'optim.learning_rate' mean nothing to ragen eval: leave them out" in capsys.readouterr().err
 
 
 def test_every_setting_that_an_evaluation_is_made_of_counts_and_is_one():

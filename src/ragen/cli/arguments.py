@@ -105,11 +105,10 @@ def refuse_without_effect(command: str, overrides: Sequence[str], counting: Sequ
         raise ConfigError(unknown(strangers[0]))
     if vain := [key for key in given if key not in sections() and not {key, key.partition(".")[0]} & set(counting)]:
         read = ", ".join(f"{key}.*" if key == "env" else key for key in counting)
-        what, is_ = ("settings", "mean") if len(vain) > 1 else ("setting", "means")
-        raise ConfigError(
-            f"{what} {', '.join(vain)} {is_} nothing to {command}: leave {'them' if len(vain) > 1 else 'it'} out. The "
-            f"settings that count there are {read}"
-        )
+        named = ", ".join(f"'{key}'" for key in vain)
+        said = f"settings {named} mean nothing" if len(vain) > 1 else f"setting {named} means nothing"
+        leave = "leave them out" if len(vain) > 1 else "leave it out"
+        raise ConfigError(f"{said} to {command}: {leave}. The settings that count there are {read}")
 
 
 def writable(option: str, name: str) -> Path:
