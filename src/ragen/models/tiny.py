@@ -1,8 +1,8 @@
 """``tiny``: a Llama-type model of about 2 million random weights with a small tokenizer, made on the spot in seconds.
 
 The tokenizer is byte-level BPE, so any text encodes. It is trained on the prompts and demonstrations of the built-in
-environments, so their words, tags and grid symbols are single tokens. Everything is made from fixed seeds: the same code
-gives the same files.
+environments in ROOMS, so their words, tags and grid symbols are single tokens. Everything is made from fixed seeds: the
+same code gives the same files.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from ragen.cache import cache_dir, made_once
 from ragen.envs import Environment, environments
-from ragen.models.cache import cache_dir, made_once
 from ragen.models.load import quiet_transformers
 from ragen.seeding import derive, generator
 from ragen.text.prompts import Task, first_message, next_message, reply_text
@@ -33,6 +33,7 @@ TEMPLATE = (
 # a tag, the separator, a word, or one character alone (so that a grid is one token a cell)
 PIECES = r"</?[a-z]+>| (?=</?[a-z]+>)| ?\|\|| ?[A-Z]?[a-z]+| ?[^\s]|\s"
 EPISODES = 12
+ROOMS = ("ragen.envs.bandit", "ragen.envs.frozen_lake", "ragen.envs.sokoban")  # a shop's prose would fill the vocabulary
 INSTRUCTIONS = "The reward you get is what counts. Think first. Yes or no? It is safe, risky, good, bad, best, high, low."
 
 
@@ -105,8 +106,8 @@ def build_model(vocabulary: int, pad_id: int, eos_id: int, *, seed: int = 0) -> 
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Prompts and demonstrations of every built-in environment preset, in both wordings, from fixed seeds."""
-    names = [name for name in environments.names() if environments.get(name).cls.__module__.startswith("ragen.envs.")]
+    """Prompts and demonstrations of every preset of the environments in ROOMS, in both wordings, from fixed seeds."""
+    names = [name for name in environments.names() if environments.get(name).cls.__module__.startswith(ROOMS)]
     corpus = [INSTRUCTIONS]
     for name in names:
         for wording in ("short", "verbose"):
@@ -123,7 +124,7 @@ def _episode_texts(env: Environment, thinking: bool, name: str) -> Iterator[str]
         observation = env.reset(instance_seed=index, dynamics_seed=index).text
         task = Task(
             instructions=env.instructions(),
-            actions=env.actions(),
+            actions=env.forms(),
             max_turns=settings.max_turns,
             max_actions=settings.max_actions,
             max_actions_per_turn=settings.max_actions_per_turn,
