@@ -105,11 +105,17 @@ class Environment(ABC):
 
     @abstractmethod
     def step(self, action: str) -> Step:
-        """Execute one action, given as one of ``actions()`` (canonical spelling)."""
+        """Execute one action, given in its canonical spelling: one of ``actions()``, or what ``match`` gave."""
 
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """The action words the prompt lists, in canonical spelling."""
+        """The actions that are possible now, in canonical spelling; where one takes free text, a choice of them."""
+
+    def forms(self) -> tuple[str, ...]:
+        """The actions as the first prompt lists them. An environment whose actions differ from state to state gives their
+        forms here, such as ``click[label]``, and tells in each observation what is possible.
+        """
+        return self.actions()
 
     @abstractmethod
     def instructions(self) -> str:
