@@ -1,6 +1,6 @@
 """Environments: text in, text out. Importing this package registers the built-in presets."""
 
-from ragen.envs import bandit, frozen_lake, sokoban
+from ragen.envs import bandit, frozen_lake, sokoban, webshop
 from ragen.envs.base import Environment, EnvSettings, Observation, Step
 from ragen.envs.check import check_environment
 from ragen.envs.facts import Fact
@@ -20,4 +20,5 @@ __all__ = [
     "find_environment",
     "frozen_lake",
     "sokoban",
+    "webshop",
 ]

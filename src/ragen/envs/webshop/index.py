@@ -1,0 +1,195 @@
+"""BM25 over the products' texts, exact, in plain arrays that may lie in memory or in memory-mapped files."""
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen.envs.webshop.analysis import TermNumbers, terms
+
+K1, B = 0.9, 0.4
+BLOCK = 1 << 22  # postings sorted at a time
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Postings by term.
+
+    Term *t* (by ascending ``hashes``, 64 bits of BLAKE2b) has the postings ``starts[t]`` to ``starts[t + 1]``: ``documents``
+    in ascending order and the ``weights`` they gain. ``largest[t]`` is the greatest of its weights.
+    """
+
+    hashes: NDArray[np.uint64]
+    starts: Integers
+    documents: NDArray[np.int32]
+    weights: Floats
+    largest: Floats
+
+    def search(self, query: str, limit: int) -> list[int]:
+        """The ``limit`` best documents for a query, best first; equal scores in order of their numbers.
+
+        score(q, d) = Σ_{t ∈ q} idf(t) · f / (f + k₁ · (1 − b + b · |d| / mean |d|)), a repeated term counting each time.
+        Documents that hold none of the terms are no result. The best ``limit`` are exact: terms are taken by the most they
+        can add, and once no document that has not been seen can reach the ``limit``-th best score any more, the rest of
+        the postings is only looked up for those seen (MaxScore, Turtle and Flood 1995).
+        """
+        found = [(count * float(self.largest[t]), count, t) for t, count in Counter(self._numbers(query)).items()]
+        found.sort(reverse=True)
+        remaining = np.cumsum([most for most, _, _ in reversed(found)])[::-1]
+        seen = np.empty(0, np.int32)
+        scores = np.empty(0, np.float64)
+        closed = False
+        for place, (_, count, term) in enumerate(found):
+            closed = closed or (len(seen) >= limit and _nth(scores, limit) > remaining[place])
+            documents, weights = self._postings(term)
+            if closed:
+                scores += count * _looked_up(seen, documents, weights)
+            else:
+                seen, scores = _merged(seen, scores, documents, count * weights.astype(np.float64))
+        best = _best(scores, limit)
+        return [int(number) for number in seen[best[np.lexsort((seen[best], -scores[best]))]]][:limit]
+
+    def _postings(self, term: int) -> tuple[NDArray[np.int32], Floats]:
+        begin, end = int(self.starts[term]), int(self.starts[term + 1])
+        return np.asarray(self.documents[begin:end]), np.asarray(self.weights[begin:end])
+
+    def _numbers(self, query: str) -> list[int]:
+        wanted = np.array([_hash(term) for term in terms(query)], np.uint64)
+        places = np.searchsorted(self.hashes, wanted)
+        return [int(t) for t, key in zip(places, wanted, strict=True) if t < len(self.hashes) and self.hashes[t] == key]
+
+    def save(self, folder: Path) -> None:
+        """Write each array as a file of ``folder``."""
+        for field in fields(self):
+            np.save(folder / f"{field.name}.npy", getattr(self, field.name))
+
+
+def opened(folder: Path) -> Index:
+    """The index that ``save`` wrote, memory-mapped."""
+    return Index(*(np.load(folder / f"{field.name}.npy", mmap_mode="r") for field in fields(Index)))
+
+
+class Builder:
+    """Collects documents one by one; 5 bytes a distinct term and document are kept."""
+
+    def __init__(self) -> None:
+        self._numbers = TermNumbers()
+        self._terms = array("i")
+        self._counts = array("B")
+        self._distinct = array("i")  # distinct terms of each document
+        self._lengths = array("q")
+
+    def add(self, text: str) -> None:
+        """Index one more document; documents are numbered from 0 in the order they come."""
+        numbers = self._numbers.of(text)
+        counts = Counter(numbers)
+        self._terms.extend(counts.keys())
+        self._counts.extend(min(count, 255) for count in counts.values())
+        self._distinct.append(len(counts))
+        self._lengths.append(len(numbers))
+
+    def index(self) -> Index:
+        """The index of all documents so far."""
+        term = np.frombuffer(self._terms, np.int32) if self._terms else np.empty(0, np.int32)
+        count = np.frombuffer(self._counts, np.uint8) if self._counts else np.empty(0, np.uint8)
+        hashes = np.array([_hash(word) for word in self._numbers.known], np.uint64)
+        order = np.argsort(hashes)
+        rank = np.empty(len(hashes), np.int32)
+        rank[order] = np.arange(len(hashes), dtype=np.int32)
+        term = rank[term]
+        frequencies = np.bincount(term, minlength=len(hashes))
+        starts = np.concatenate([[0], np.cumsum(frequencies)]).astype(np.int64)
+        idf = np.log1p((len(self._lengths) - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
+        documents, weights = self._sorted(term, count, starts, idf)
+        largest = np.maximum.reduceat(weights, starts[:-1]) if len(hashes) else np.empty(0, np.float32)
+        return Index(hashes[order], starts, documents, weights, largest)
+
+    def _sorted(
+        self, term: NDArray[np.int32], count: NDArray[np.uint8], starts: Integers, idf: Floats
+    ) -> tuple[NDArray[np.int32], Floats]:
+        """Documents and weights by term: a counting sort, a block at a time, so that it needs little beside its result."""
+        document = np.repeat(np.arange(len(self._distinct), dtype=np.int32), self._distinct)
+        norms = _norms(np.frombuffer(self._lengths, np.int64) if self._lengths else np.empty(0, np.int64))
+        documents, weights = np.empty(len(term), np.int32), np.empty(len(term), np.float32)
+        following = starts[:-1].copy()
+        for begin in range(0, len(term), BLOCK):
+            block = slice(begin, begin + BLOCK)
+            order = np.argsort(term[block], kind="stable")
+            terms_, docs = term[block][order], document[block][order]
+            distinct, first, repeats = np.unique(terms_, return_index=True, return_counts=True)
+            place = np.repeat(following[distinct] - first, repeats) + np.arange(len(terms_))
+            frequency = count[block][order].astype(np.float32)
+            documents[place] = docs
+            weights[place] = idf[terms_] * frequency / (frequency + norms[docs])
+            following[distinct] += repeats
+        return documents, weights
+
+
+def build(texts: Iterable[str]) -> Index:
+    """The index of some texts."""
+    builder = Builder()
+    for text in texts:
+        builder.add(text)
+    return builder.index()
+
+
+def _norms(lengths: Integers) -> Floats:
+    """k₁ · (1 − b + b · |d| / mean |d|), with |d| in the steps in which Lucene stores a length."""
+    mean = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
+    distinct, place = np.unique(lengths, return_inverse=True)
+    stored = np.array([stored_length(int(length)) for length in distinct], np.float64)
+    norms = K1 * (1 - B + B * stored / mean)
+    return np.asarray(norms[place], np.float32)
+
+
+def stored_length(length: int) -> int:
+    """What Lucene keeps of a document's length in one byte (SmallFloat's byte4): exact up to 40, then 4 leading bits.
+
+    >>> [stored_length(n) for n in (7, 40, 41, 100, 225)]
+    [7, 40, 40, 96, 216]
+    """
+    exact = 24
+    if length < exact:
+        return length
+    rest = length - exact
+    shift = max(rest.bit_length() - 4, 0)
+    return exact + (rest >> shift << shift)
+
+
+def _hash(term: str) -> int:
+    return int.from_bytes(hashlib.blake2b(term.encode(errors="replace"), digest_size=8).digest(), "little")
+
+
+def _nth(scores: NDArray[np.float64], place: int) -> float:
+    return float(np.partition(scores, len(scores) - place)[len(scores) - place])
+
+
+def _best(scores: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
+    """The places of the ``limit`` highest scores and of all that equal the last of them, in no order."""
+    return np.flatnonzero(scores >= _nth(scores, limit)) if len(scores) > limit else np.arange(len(scores))
+
+
+def _looked_up(seen: NDArray[np.int32], documents: NDArray[np.int32], weights: Floats) -> NDArray[np.float64]:
+    """The weights of the documents ``seen`` in one posting list, 0 where they are not in it."""
+    place = np.minimum(np.searchsorted(documents, seen), len(documents) - 1)
+    return np.where(documents[place] == seen, weights[place], 0.0).astype(np.float64)
+
+
+def _merged(
+    seen: NDArray[np.int32], scores: NDArray[np.float64], documents: NDArray[np.int32], gained: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Two ascending lists of documents as one, the scores of those in both added."""
+    if not len(seen):
+        return documents, gained
+    both = np.concatenate([seen, documents])
+    order = np.argsort(both, kind="stable")  # two ascending runs: a merge
+    both, values = both[order], np.concatenate([scores, gained])[order]
+    first = np.flatnonzero(np.concatenate([[True], both[1:] != both[:-1]]))
+    return both[first], np.add.reduceat(values, first)
