@@ -6,7 +6,7 @@ to a dictionary, stay whole.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 _STOP_WORDS = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to "
@@ -15,19 +15,45 @@ _STOP_WORDS = (
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 LONGEST = 255  # characters of a token; Lucene cuts longer ones
 _IDEOGRAPHS = "\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # each is a word
-_WORD = re.compile(
+_words = re.compile(
     rf"[{_IDEOGRAPHS}]"
-    rf"|(?:[^\W{_IDEOGRAPHS}]|(?<=[^\W\d_])['’.:·](?=[^\W\d_])|(?<=\d)['’.,;](?=\d))+"
-)
+    rf"|(?:[^\W{_IDEOGRAPHS}]|(?<=[^\W\d_])['’.:·](?=[^\W\d_])|(?<=\d)['’.,;](?=\d)){{1,{LONGEST}}}"
+).findall
 STOPPED = -1
 
 
-def _words(text: str) -> Iterator[str]:
-    """The tokens of a lower-cased text, without possessive endings."""
-    for word in _WORD.findall(text):
-        for begin in range(0, len(word), LONGEST):
-            part = word[begin : begin + LONGEST].strip("_")
-            yield part[:-2] if part[-2:] in {"'s", "’s"} else part
+class Terms(dict[str, str]):
+    """From a token in lower case to its search term, empty for one that is none; each distinct token is stemmed once."""
+
+    def __init__(self) -> None:
+        from Stemmer import Stemmer
+
+        super().__init__()
+        self._stem: Callable[[str], str] = Stemmer("porter").stemWord
+
+    def __missing__(self, token: str) -> str:
+        word = token.strip("_")
+        word = word[:-2] if word.endswith(("'s", "’s")) else word
+        self[token] = term = "" if not word or word in STOP_WORDS else self._stem(word)
+        return term
+
+
+class TermNumbers(dict[str, int]):
+    """From a token in lower case to the number of its term, in order of first sight; STOPPED for one that is no term."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terms = Terms()
+        self.known: dict[str, int] = {}
+
+    def __missing__(self, token: str) -> int:
+        term = self._terms[token]
+        self[token] = number = self.known.setdefault(term, len(self.known)) if term else STOPPED
+        return number
+
+    def of(self, text: str) -> list[int]:
+        """The numbers of the terms of a text, in order."""
+        return [number for number in map(self.__getitem__, _words(text.lower())) if number != STOPPED]
 
 
 def terms(text: str) -> list[str]:
@@ -36,37 +62,5 @@ def terms(text: str) -> list[str]:
     >>> terms("The women's Running-Shoes, size 8.5 (easy clean)")
     ['women', 'run', 'shoe', 'size', '8.5', 'easi', 'clean']
     """
-    stem = _stemmer()
-    return [stem(word) for word in _words(text.lower()) if word and word not in STOP_WORDS]
-
-
-class TermNumbers:
-    """Numbers for terms, in order of first sight; each distinct word is stemmed once, which is what makes indexing fast."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, int] = {}
-        self._words: dict[str, int] = {}
-        self._stem = _stemmer()
-
-    def of(self, text: str) -> list[int]:
-        """The numbers of the terms of a text."""
-        numbers = []
-        for word in _words(text.lower()):
-            number = self._words.get(word)
-            if number is None:
-                number = self._words[word] = self._new(word)
-            if number != STOPPED:
-                numbers.append(number)
-        return numbers
-
-    def _new(self, word: str) -> int:
-        if not word or word in STOP_WORDS:
-            return STOPPED
-        return self.known.setdefault(self._stem(word), len(self.known))
-
-
-def _stemmer() -> Callable[[str], str]:
-    from Stemmer import Stemmer
-
-    stem: Callable[[str], str] = Stemmer("porter").stemWord
-    return stem
+    of = Terms()
+    return [term for token in _words(text.lower()) if (term := of[token])]

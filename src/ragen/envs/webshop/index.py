@@ -14,6 +14,8 @@ from ragen.envs.webshop.analysis import TermNumbers, terms
 
 K1, B = 0.9, 0.4
 BLOCK = 1 << 22  # postings sorted at a time
+SLACK = 1e-9  # more than rounding adds to a score
+MOST = (1 << 16) - 1  # times that a term counts in a document
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
@@ -23,9 +25,11 @@ class Index:
     """Postings by term.
 
     Term *t* (by ascending ``hashes``, 64 bits of BLAKE2b) has the postings ``starts[t]`` to ``starts[t + 1]``: ``documents``
-    in ascending order and the ``weights`` they gain. ``largest[t]`` is the greatest of its weights.
+    in ascending order and the ``weights`` they gain. ``largest[t]`` is the greatest of its weights. ``size`` (an array without
+    axes) counts the documents.
     """
 
+    size: NDArray[np.int64]
     hashes: NDArray[np.uint64]
     starts: Integers
     documents: NDArray[np.int32]
@@ -38,21 +42,30 @@ class Index:
         score(q, d) = Σ_{t ∈ q} idf(t) · f / (f + k₁ · (1 − b + b · |d| / mean |d|)), a repeated term counting each time.
         Documents that hold none of the terms are no result. The best ``limit`` are exact: terms are taken by the most they
         can add, and once no document that has not been seen can reach the ``limit``-th best score any more, the rest of
-        the postings is only looked up for those seen (MaxScore, Turtle and Flood 1995).
+        the postings is only looked up for those seen that still can (MaxScore, Turtle and Flood 1995).
         """
         found = [(count * float(self.largest[t]), count, t) for t, count in Counter(self._numbers(query)).items()]
         found.sort(reverse=True)
-        remaining = np.cumsum([most for most, _, _ in reversed(found)])[::-1]
-        seen = np.empty(0, np.int32)
-        scores = np.empty(0, np.float64)
-        closed = False
-        for place, (_, count, term) in enumerate(found):
-            closed = closed or (len(seen) >= limit and _nth(scores, limit) > remaining[place])
+        left = np.cumsum([0.0, *(most for most, _, _ in reversed(found))])[::-1]  # the most that terms from here on add
+        gathered = np.zeros(int(self.size))
+        watched = np.empty(0, np.int32)  # documents of the first terms: their ``limit``-th best is a bound from below
+        least, taken = 0.0, 0
+        while taken < len(found) and least <= left[taken] + SLACK:
+            _, count, term = found[taken]
             documents, weights = self._postings(term)
-            if closed:
-                scores += count * _looked_up(seen, documents, weights)
-            else:
-                seen, scores = _merged(seen, scores, documents, count * weights.astype(np.float64))
+            gathered[documents] += count * weights
+            taken += 1
+            if len(watched) < limit:
+                watched = np.union1d(watched, documents) if len(watched) else documents
+            if len(watched) >= limit and 2 * left[taken] < left[0]:
+                least = _nth(gathered[watched], limit)
+        seen = np.flatnonzero(gathered > max(least - left[taken] - SLACK, 0.0))
+        scores = gathered[seen]
+        for place in range(taken, len(found)):
+            _, count, term = found[place]
+            hopeful = scores + left[place] >= _nth(scores, limit) - SLACK
+            seen, scores = seen[hopeful], scores[hopeful]
+            scores += count * _looked_up(seen, *self._postings(term))
         best = _best(scores, limit)
         return [int(number) for number in seen[best[np.lexsort((seen[best], -scores[best]))]]][:limit]
 
@@ -77,12 +90,12 @@ def opened(folder: Path) -> Index:
 
 
 class Builder:
-    """Collects documents one by one; 5 bytes a distinct term and document are kept."""
+    """Collects documents one by one; 6 bytes a distinct term and document are kept."""
 
     def __init__(self) -> None:
         self._numbers = TermNumbers()
         self._terms = array("i")
-        self._counts = array("B")
+        self._counts = array("H")
         self._distinct = array("i")  # distinct terms of each document
         self._lengths = array("q")
 
@@ -91,14 +104,14 @@ class Builder:
         numbers = self._numbers.of(text)
         counts = Counter(numbers)
         self._terms.extend(counts.keys())
-        self._counts.extend(min(count, 255) for count in counts.values())
+        self._counts.extend(counts.values() if len(numbers) <= MOST else (min(count, MOST) for count in counts.values()))
         self._distinct.append(len(counts))
         self._lengths.append(len(numbers))
 
     def index(self) -> Index:
         """The index of all documents so far."""
         term = np.frombuffer(self._terms, np.int32) if self._terms else np.empty(0, np.int32)
-        count = np.frombuffer(self._counts, np.uint8) if self._counts else np.empty(0, np.uint8)
+        count = np.frombuffer(self._counts, np.uint16) if self._counts else np.empty(0, np.uint16)
         hashes = np.array([_hash(word) for word in self._numbers.known], np.uint64)
         order = np.argsort(hashes)
         rank = np.empty(len(hashes), np.int32)
@@ -109,10 +122,11 @@ class Builder:
         idf = np.log1p((len(self._lengths) - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
         documents, weights = self._sorted(term, count, starts, idf)
         largest = np.maximum.reduceat(weights, starts[:-1]) if len(hashes) else np.empty(0, np.float32)
-        return Index(hashes[order], starts, documents, weights, largest)
+        size = np.array(len(self._lengths))
+        return Index(size, hashes[order], starts, documents, weights, largest)
 
     def _sorted(
-        self, term: NDArray[np.int32], count: NDArray[np.uint8], starts: Integers, idf: Floats
+        self, term: NDArray[np.int32], count: NDArray[np.uint16], starts: Integers, idf: Floats
     ) -> tuple[NDArray[np.int32], Floats]:
         """Documents and weights by term: a counting sort, a block at a time, so that it needs little beside its result."""
         document = np.repeat(np.arange(len(self._distinct), dtype=np.int32), self._distinct)
@@ -176,20 +190,7 @@ def _best(scores: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
     return np.flatnonzero(scores >= _nth(scores, limit)) if len(scores) > limit else np.arange(len(scores))
 
 
-def _looked_up(seen: NDArray[np.int32], documents: NDArray[np.int32], weights: Floats) -> NDArray[np.float64]:
+def _looked_up(seen: NDArray[np.intp], documents: NDArray[np.int32], weights: Floats) -> NDArray[np.float64]:
     """The weights of the documents ``seen`` in one posting list, 0 where they are not in it."""
     place = np.minimum(np.searchsorted(documents, seen), len(documents) - 1)
     return np.where(documents[place] == seen, weights[place], 0.0).astype(np.float64)
-
-
-def _merged(
-    seen: NDArray[np.int32], scores: NDArray[np.float64], documents: NDArray[np.int32], gained: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Two ascending lists of documents as one, the scores of those in both added."""
-    if not len(seen):
-        return documents, gained
-    both = np.concatenate([seen, documents])
-    order = np.argsort(both, kind="stable")  # two ascending runs: a merge
-    both, values = both[order], np.concatenate([scores, gained])[order]
-    first = np.flatnonzero(np.concatenate([[True], both[1:] != both[:-1]]))
-    return both[first], np.add.reduceat(values, first)
