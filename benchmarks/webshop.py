@@ -1,8 +1,9 @@
 """WebShop at a given size: build time, memory, opening, searches, steps. Run: python benchmarks/webshop.py [PRODUCTS]
 
-A made-up catalogue is written as a public file pair (one JSON list, one JSON object) of descriptions as long as real ones,
-the shop is built from it in a process of its own and opened again in another. The files go to a temporary directory, also
-those of the cache. "CPU" are seconds of the process, whatever else the machine does. With `--files PRODUCTS ATTRIBUTES` real files are taken instead.
+A made-up catalogue is written as a public file pair (one JSON list, one JSON object) of descriptions as long as real
+ones, the shop is built from it in a process of its own and opened again in another. The files go to a temporary
+directory, also those of the cache. "CPU" are seconds of the process, whatever else the machine does. With `--files
+PRODUCTS ATTRIBUTES` real files are taken instead.
 """
 
 import argparse

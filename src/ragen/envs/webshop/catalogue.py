@@ -70,7 +70,7 @@ def product_of(
     ``attributes`` is its entry in the attributes' file and ``wishes`` its list in the human goals' file, where there are
     such files. Raises ValueError with what is wrong.
     """
-    asin = clean(str(record.get("asin", "")))
+    asin = clean(str(record.get("asin") or ""))
     if not (asin.isalnum() and asin.isascii()) or len(asin) > LONGEST_KEY or asin == "nan":
         return None
     told = record if attributes is None else attributes

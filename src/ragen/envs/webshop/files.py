@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,24 +41,23 @@ def checked(setting: str, path: str) -> Path:
 
 def records(setting: str, path: str) -> Iterator[tuple[str, Any]]:
     """The entries of a JSON list, or of a file with one JSON value a line, each with its place ("line 3, entry 3")."""
-    for where, _, value in _entries(setting, path):
-        yield where, value
+    with _reading(setting, path) as reader:
+        yield from reader.values()
 
 
 def pairs(setting: str, path: str) -> Iterator[tuple[str, str, Any]]:
     """The entries of a JSON object, each with its place and its key."""
-    for where, key, value in _entries(setting, path):
-        if key is None:
-            raise problem(setting, path, where, "a JSON object by ASIN is needed here, not a list of products")
-        yield where, key, value
+    with _reading(setting, path) as reader:
+        yield from reader.items()
 
 
-def _entries(setting: str, path: str) -> Iterator[tuple[str, str | None, Any]]:
+@contextmanager
+def _reading(setting: str, path: str) -> Iterator["_Reader"]:
     try:
-        with checked(setting, path).open(encoding="utf-8-sig", errors="strict") as file:
-            yield from _Reader(setting, path, file).entries()
-    except UnicodeDecodeError as error:
-        raise problem(setting, path, "", f"it is not UTF-8 text (byte {error.start} of a chunk)") from None
+        with checked(setting, path).open(encoding="utf-8-sig") as file:
+            yield _Reader(setting, path, file)
+    except UnicodeDecodeError:
+        raise problem(setting, path, "", "it is not UTF-8 text") from None
     except OSError as error:
         raise problem(setting, path, "", f"it cannot be read ({reason(error)})") from None
 
@@ -72,37 +72,38 @@ class _Reader:
         self.lines, self.counted = 1, 0  # the line of ``text[counted]``
         self.number = 0
 
-    def entries(self) -> Iterator[tuple[str, str | None, Any]]:
-        """Place, key (None in a list) and value of every entry."""
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """Place and value of each entry of a list, or of each line."""
         self.skip()
         opening = self.text[self.at : self.at + 1]
-        keyed, closing = opening == "{" and not self._by_line(), {"[": "]", "{": "}"}.get(opening, "")
-        if not closing:
-            raise self.broken("a JSON list, a JSON object or a JSON value a line is needed, it is none of them")
-        lines = opening == "{" and not keyed
-        self.at += not lines
-        while True:
-            self.skip()
-            if self.at == len(self.text):
-                if lines:
-                    return
-                raise self.broken(CUT)
-            if not lines and self.text[self.at] == closing:
-                return
-            self.number += 1
-            where = self.where()
-            key = self.value() if keyed else None
-            if keyed:
-                self.colon()
-            yield where, None if key is None else str(key), self.value()
+        if opening not in {"[", "{"}:
+            raise self.broken("a JSON list of products is needed, or a product a line")
+        self.at += opening == "["
+        while self.goes_on("]" if opening == "[" else ""):
+            yield self.where(), self.value()
 
-    def _by_line(self) -> bool:
-        """Whether a file that begins with ``{`` has a product a line: then its first line is a whole JSON object."""
-        line = self.text[self.at :].partition("\n")[0]
-        try:
-            return "asin" in self.decoder.raw_decode(line)[0]
-        except ValueError:
+    def items(self) -> Iterator[tuple[str, str, Any]]:
+        """Place, key and value of each entry of an object."""
+        self.skip()
+        if self.text[self.at : self.at + 1] != "{":
+            raise self.broken("a JSON object by ASIN is needed")
+        self.at += 1
+        while self.goes_on("}"):
+            where, key = self.where(), self.value()
+            self.colon()
+            yield where, str(key), self.value()
+
+    def goes_on(self, closing: str) -> bool:
+        """Whether another entry follows; the end of the file counts as the end only where nothing closes."""
+        self.skip()
+        if self.at == len(self.text):
+            if closing:
+                raise self.broken(CUT)
             return False
+        if self.text[self.at] == closing:
+            return False
+        self.number += 1
+        return True
 
     def skip(self) -> None:
         """Go to the next character that is neither blank nor a comma."""

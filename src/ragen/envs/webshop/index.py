@@ -3,7 +3,7 @@
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -24,13 +24,14 @@ Integers = NDArray[np.int64]
 class Index:
     """Postings by term.
 
-    Term *t* (by ascending ``hashes``, 64 bits of BLAKE2b) has the postings ``starts[t]`` to ``starts[t + 1]``: ``documents``
-    in ascending order and the ``weights`` they gain. ``largest[t]`` is the greatest of its weights. ``size`` (an array without
-    axes) counts the documents.
+    ``terms[i]`` is the number of the term with hash ``hashes[i]`` (64 bits of BLAKE2b, ascending). Term *t* has the
+    postings ``starts[t]`` to ``starts[t + 1]``: ``documents`` in ascending order and the ``weights`` they gain, of which
+    ``largest[t]`` is the greatest. ``size`` (an array without axes) counts the documents.
     """
 
     size: NDArray[np.int64]
     hashes: NDArray[np.uint64]
+    terms: Integers
     starts: Integers
     documents: NDArray[np.int32]
     weights: Floats
@@ -76,7 +77,8 @@ class Index:
     def _numbers(self, query: str) -> list[int]:
         wanted = np.array([_hash(term) for term in terms(query)], np.uint64)
         places = np.searchsorted(self.hashes, wanted)
-        return [int(t) for t, key in zip(places, wanted, strict=True) if t < len(self.hashes) and self.hashes[t] == key]
+        known = [at for at, key in zip(places, wanted, strict=True) if at < len(self.hashes) and self.hashes[at] == key]
+        return [int(self.terms[at]) for at in known]
 
     def save(self, folder: Path) -> None:
         """Write each array as a file of ``folder``."""
@@ -110,33 +112,30 @@ class Builder:
 
     def index(self) -> Index:
         """The index of all documents so far."""
-        term = np.frombuffer(self._terms, np.int32) if self._terms else np.empty(0, np.int32)
-        count = np.frombuffer(self._counts, np.uint16) if self._counts else np.empty(0, np.uint16)
+        term, count = np.frombuffer(self._terms, np.int32), np.frombuffer(self._counts, np.uint16)
         hashes = np.array([_hash(word) for word in self._numbers.known], np.uint64)
-        order = np.argsort(hashes)
-        rank = np.empty(len(hashes), np.int32)
-        rank[order] = np.arange(len(hashes), dtype=np.int32)
-        term = rank[term]
-        frequencies = np.bincount(term, minlength=len(hashes))
+        frequencies = np.zeros(len(hashes), np.int64)
+        for block in _blocks(len(term)):
+            frequencies += np.bincount(term[block], minlength=len(hashes))
         starts = np.concatenate([[0], np.cumsum(frequencies)]).astype(np.int64)
-        idf = np.log1p((len(self._lengths) - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
+        size = np.array(len(self._lengths))
+        idf = np.log1p((size - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
         documents, weights = self._sorted(term, count, starts, idf)
         largest = np.maximum.reduceat(weights, starts[:-1]) if len(hashes) else np.empty(0, np.float32)
-        size = np.array(len(self._lengths))
-        return Index(size, hashes[order], starts, documents, weights, largest)
+        order = np.argsort(hashes)
+        return Index(size, hashes[order], order, starts, documents, weights, largest)
 
     def _sorted(
         self, term: NDArray[np.int32], count: NDArray[np.uint16], starts: Integers, idf: Floats
     ) -> tuple[NDArray[np.int32], Floats]:
         """Documents and weights by term: a counting sort, a block at a time, so that it needs little beside its result."""
-        document = np.repeat(np.arange(len(self._distinct), dtype=np.int32), self._distinct)
-        norms = _norms(np.frombuffer(self._lengths, np.int64) if self._lengths else np.empty(0, np.int64))
+        ends = np.cumsum(np.frombuffer(self._distinct, np.int32), dtype=np.int64)
+        norms = _norms(np.frombuffer(self._lengths, np.int64))
         documents, weights = np.empty(len(term), np.int32), np.empty(len(term), np.float32)
         following = starts[:-1].copy()
-        for begin in range(0, len(term), BLOCK):
-            block = slice(begin, begin + BLOCK)
+        for block in _blocks(len(term)):
             order = np.argsort(term[block], kind="stable")
-            terms_, docs = term[block][order], document[block][order]
+            terms_, docs = term[block][order], _owners(ends, block)[order]
             distinct, first, repeats = np.unique(terms_, return_index=True, return_counts=True)
             place = np.repeat(following[distinct] - first, repeats) + np.arange(len(terms_))
             frequency = count[block][order].astype(np.float32)
@@ -144,6 +143,18 @@ class Builder:
             weights[place] = idf[terms_] * frequency / (frequency + norms[docs])
             following[distinct] += repeats
         return documents, weights
+
+
+def _blocks(length: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + BLOCK, length)) for begin in range(0, length, BLOCK))
+
+
+def _owners(ends: Integers, block: slice) -> Integers:
+    """The document of each posting of a block, where document d has those up to ``ends[d]``."""
+    first, last = np.searchsorted(ends, [block.start, block.stop - 1], side="right")
+    numbers = np.arange(first, last + 1)
+    until = np.minimum(ends[numbers], block.stop)
+    return np.repeat(numbers, np.diff(until, prepend=block.start))
 
 
 def build(texts: Iterable[str]) -> Index:

@@ -84,7 +84,7 @@ class StoredCatalogue:
 
     def _line(self, number: int) -> Product:
         values = [_frozen(value) for value in json.loads(self._bytes[self._offsets[number] : self._offsets[number + 1]])]
-        return Product(*values[:-1], tuple(Wish(*wish) for wish in values[-1]))
+        return Product(*[*values[:-1], tuple(Wish(*wish) for wish in values[-1])])
 
 
 def _frozen(value: Any) -> Any:
@@ -111,7 +111,7 @@ def _fill(folder: Path, *, sources: Sources) -> None:
             if (number + 1) % TOLD_EVERY == 0:
                 sys.stderr.write(f"webshop: {number + 1:,} products read\n")
     if len(offsets) == 1:
-        raise problem("products", sources.products, "", "it holds no product")
+        raise problem("products", sources.products, "", "it holds no product with an ASIN of at most 10 letters and digits")
     np.save(folder / OFFSETS, np.array(offsets, np.int64))
     for kind in KINDS:
         np.save(folder / f"{kind}.npy", np.array(wanted[kind], np.int64))
