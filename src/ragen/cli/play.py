@@ -55,12 +55,23 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         if typed is None:
             say("\nleft.")
             return 0
-        text = wrapped(typed, thinking=thinking)
+        text = wrapped(completed(typed, env), thinking=thinking)
         runner.apply(Completion((), (), (), text, StopReason.END))
         if runner.turns:
             say(_told(runner.turns[-1]))
     _ending(runner, best)
     return 0
+
+
+def completed(typed: str, env: "Environment") -> str:
+    """What was typed as an action: where no action is named, what stands in the brackets of a form will do.
+
+    In a shop ``buy now`` stands for ``click[buy now]`` and, on its search page, ``red shoes`` for ``search[red shoes]``.
+    """
+    if env.match(typed) is not None:
+        return typed
+    verbs = (form.partition("[")[0] for form in env.forms() if form.endswith("]"))
+    return next((action for verb in verbs if env.match(action := f"{verb}[{typed}]") is not None), typed)
 
 
 def wrapped(typed: str, *, thinking: bool) -> str:
@@ -80,6 +91,8 @@ def _hint(env: "Environment") -> str:
     """What to type: the prompt above it asks an agent for tags, which a person is spared."""
     several = min(env.settings.max_actions, env.settings.max_actions_per_turn) > 1 and len(env.actions()) > 1
     example = f", or several as {f' {SEPARATOR} '.join(env.actions()[:2])}" if several else ""
+    if any(form.endswith("]") for form in env.forms()):
+        example = ", or only what would stand in its brackets"
     return f"(here only the action, without tags{example}; Ctrl-D leaves)"
 
 

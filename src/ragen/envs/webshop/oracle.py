@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from ragen.envs.webshop.analysis import STOP_WORDS
-from ragen.envs.webshop.engine import BACK, BUY, NEXT, PER_PAGE, PREVIOUS, Page, Place, Shop, plain_query
+from ragen.envs.webshop.engine import BACK, BUY, NEXT, PER_PAGE, PREVIOUS, Choice, Page, Place, Shop, plain_query
 from ragen.envs.webshop.goals import Goal
 from ragen.envs.webshop.reward import OptionMatch, matched_options
 
@@ -81,14 +81,18 @@ def _towards(shop: Shop, place: Place, page: Page, goal: Goal) -> str:
 
 
 def _wanted_label(page: Page, goal: Goal, option_match: OptionMatch) -> str | None:
-    """The label of a value that is asked for and not chosen yet; an equal value before one that only matches."""
-    chosen = [value for _, value in page.chosen]
+    """The label of a value that is asked for and not chosen yet; an equal value before one that only matches.
+
+    A wrong choice is replaced, one that is asked for stays.
+    """
+
+    def meets(choice: Choice, *wanted: str) -> bool:
+        return matched_options((choice.value,), wanted, option_match) > 0
+
+    rows = [row for _, row in page.options if not any(choice.chosen and meets(choice, *goal.options) for choice in row)]
     for wanted in goal.options:
-        if matched_options(chosen, (wanted,), option_match):
-            continue
-        free = [choice for _, row in page.options if not any(choice.chosen for choice in row) for choice in row]
-        fitting = [choice for choice in free if matched_options((choice.value,), (wanted,), option_match)]
-        exact = [choice for choice in fitting if choice.value == wanted]
-        if fitting:
-            return (exact or fitting)[0].label
+        if not matched_options([value for _, value in page.chosen], (wanted,), option_match):
+            fitting = [choice for row in rows for choice in row if meets(choice, wanted)]
+            if fitting:
+                return next((choice for choice in fitting if choice.value == wanted), fitting[0]).label
     return None
