@@ -22,7 +22,9 @@ from ragen.envs import (
     environments,
 )
 from ragen.envs.check import HOSTILE
+from ragen.envs.guard import guarded
 from ragen.errors import ConfigError
+from ragen.rollout.runner import make_task
 
 
 class Counter(Environment):
@@ -334,12 +336,12 @@ BROKEN: dict[type[Counter], str] = {
     Fragile: "match('') raised ValueError",
     Chatty: "must be a str, got bool False",
     Shared: "changes when another environment is made and played",
-    WrongPlan: "plan() must be only actions, as match() gives them back, got str 'jump'",
+    WrongPlan: "plan() must be only actions of actions(), got str 'jump'",
     LongPlan: "plan() must hold at most 5 actions (max_actions_per_turn)",
     LatePlan: "plan() must be one action word or more, as a tuple, got tuple ()",
     MovingPlan: "asking for plan() or best_success() changes the episode",
     Certain: "best_success() must be a finite number of at most 1 in size, got float 1.5",
-    WrongPlayer: "players()['odd'] must be only actions, as match() gives them back, got str 'sideways'",
+    WrongPlayer: "players()['odd'] must be only actions of actions(), got str 'sideways'",
     MovingContent: "content() changes during the episode",
     HalfAnchored: "anchor() is None in some states and a key in others",
     Clock: "anchor() changed with",
@@ -362,6 +364,37 @@ BROKEN: dict[type[Counter], str] = {
 @pytest.mark.parametrize("name", environments.names())
 def test_c8_every_registered_environment_keeps_the_contract(name: str) -> None:
     assert check_environment(environment_factory({"name": name}), seeds=range(100, 106)) == []
+
+
+class Free(Counter):
+    """Any number may be added: ``actions()`` is a choice, ``forms()`` says what there is."""
+
+    listed: Any = ("add[number]", "down")
+
+    def forms(self) -> tuple[str, ...]:
+        return self.listed
+
+    def match(self, text: str) -> str | None:
+        number = text.strip().removeprefix("add[").removesuffix("]")
+        return f"add[{number}]" if number.isdecimal() else super().match(text)
+
+    def plan(self) -> tuple[str, ...] | None:
+        return ("add[42]",)
+
+
+def test_actions_out_of_an_open_form_are_legal_and_the_prompt_lists_the_form() -> None:
+    assert check_environment(Free) == []
+    env = guarded(Free())
+    env.reset(instance_seed=0, dynamics_seed=0)
+    assert env.plan() == ("add[42]",)
+    assert make_task(env, thinking=True).actions == ("add[number]", "down")
+    assert make_task(guarded(Counter()), thinking=True).actions == ("up", "down")
+
+
+@pytest.mark.parametrize(("listed", "told"), [((), "one action word or more"), (("a||b",), "must not contain")])
+def test_forms_are_checked_like_actions(listed: Any, told: str) -> None:
+    problems = check_environment(type("Wrong", (Free,), {"listed": listed}))
+    assert any("forms()" in problem and told in problem for problem in problems), problems
 
 
 class Wordless(Counter):

@@ -71,6 +71,8 @@ class Guarded(Environment):
 
     def forms(self) -> tuple[str, ...]:
         """The actions as the prompt lists them."""
+        if type(self.inner).forms is Environment.forms:
+            return self.actions()
         return self._checked_words("forms()", self._call("forms()", self.inner.forms))
 
     def instructions(self) -> str:
@@ -146,9 +148,14 @@ class Guarded(Environment):
         if words is None:
             return None
         turn = self._checked_words(what, words)
-        if foreign := [word for word in turn if self.match(word) != word]:
-            raise self._broken(what, "only actions, as match() gives them back", foreign[0])
+        if foreign := [word for word in turn if not self._possible(word)]:
+            raise self._broken(what, "only actions of actions()", foreign[0])
         return turn
+
+    def _possible(self, word: str) -> bool:
+        """Whether an action is one of ``actions()`` or, where these are a choice out of ``forms()``, matches itself."""
+        words = self.actions()
+        return word in words or (self.forms() != words and self.match(word) == word)
 
     def _checked_words(self, what: str, words: Any) -> tuple[str, ...]:
         if not isinstance(words, tuple | list) or not words:

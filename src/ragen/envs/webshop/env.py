@@ -14,9 +14,11 @@ from ragen.envs.webshop.oracle import Move, instruction_queries, naive_move, nex
 from ragen.envs.webshop.render import Form, compact, full, receipt
 from ragen.envs.webshop.reward import OptionMatch, Score, score
 from ragen.envs.webshop.stock import Sources
+from ragen.envs.webshop.text import shortened
 from ragen.errors import ConfigError, EnvironmentFault
 
 FORMS = ("search[words]", "click[label]")
+THOUGHT = 32  # characters of an action that a thought repeats
 AROUND = OUTER.replace("[", "").replace("]", "")  # what may stand around an action
 OPENERS = ("I will", "Next:", "Let me", "My choice:", "So now", "I go on with", "The next step is")
 
@@ -154,10 +156,10 @@ class WebShop(Environment):
         return f"{self._shopping().instruction!r} {place.kind} {found}"
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
-        """A short reasoning that names the action."""
+        """A short reasoning that names the action (of a longer one its beginning)."""
         verb, _, argument = actions[0].partition("[")
         what = {"search": "search for", "click": "click"}[verb]
-        return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {what} {argument.removesuffix(']')}."
+        return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {what} {shortened(argument.removesuffix(']'), THOUGHT)}."
 
     def plan(self) -> tuple[str, ...] | None:
         """The next action towards the goal's own product with the options asked for."""
