@@ -171,6 +171,7 @@ def _report(
         raise _nothing_left(evaluation, failures, faults)
     told = _told(played, episodes, endpoint, failures)
     firsts = specs[:: config.eval.samples]
+    scores = score_players(world, firsts) if players else {}
     return evaluation_report(
         groups,
         env=world.name,
@@ -181,8 +182,8 @@ def _report(
         seed=config.eval.seed,
         errors=len(faults),
         ceiling=ceiling(world, firsts),
-        players=score_players(world, firsts) if players else {},
-        notes=[*notes(world, faults), *_notes(told, failures, endpoint)],
+        players=scores,
+        notes=[*notes(world, faults, scores), *_notes(told, failures, endpoint)],
         endpoint=told,
     )
 

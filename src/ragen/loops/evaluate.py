@@ -1,6 +1,6 @@
 """Evaluation: fixed seeded instances, success and return with intervals, reference players beside the agent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -40,6 +40,7 @@ def evaluate_agent(
         progress=progress,
     )
     firsts = specs[:: settings.samples]
+    scores = score_players(world, firsts) if players else {}
     report = evaluation_report(
         collection.groups,
         env=world.name,
@@ -50,8 +51,8 @@ def evaluate_agent(
         seed=settings.seed,
         errors=len(collection.errors),
         ceiling=ceiling(world, firsts),
-        players=score_players(world, firsts) if players else {},
-        notes=notes(world, collection.errors),
+        players=scores,
+        notes=notes(world, collection.errors, scores),
     )
     return report, collection.trajectories
 
@@ -64,7 +65,8 @@ def score_players(world: World, specs: Sequence[EpisodeSpec]) -> dict[str, Playe
         if results:
             interval, _ = rate_interval([(success,) for success, _ in results])
             success = float(np.mean([success for success, _ in results]))
-            scores[name] = PlayerScore(success, interval, float(np.mean([value for _, value in results])))
+            mean_return = float(np.mean([value for _, value in results]))
+            scores[name] = PlayerScore(success, interval, mean_return, len(specs) - len(results))
     return scores
 
 
@@ -89,7 +91,7 @@ def _sound(play_one: Callable[[EpisodeSpec], T], specs: Sequence[EpisodeSpec]) -
     return results
 
 
-def notes(world: World, errors: Sequence[Trajectory]) -> list[str]:
+def notes(world: World, errors: Sequence[Trajectory], players: Mapping[str, PlayerScore]) -> list[str]:
     """What a reader must know beside the numbers."""
     said = []
     if started(world.make).content() is None:
@@ -99,4 +101,7 @@ def notes(world: World, errors: Sequence[Trajectory]) -> list[str]:
         said.append(f"the observation helps: hint = {hint}")
     if errors:
         said.append(f"lost to errors: {len(errors)} of the agent's episodes; the first said: {errors[0].error}")
+    for name, score in players.items():
+        if score.lost:
+            said.append(f"lost to errors: {score.lost} of the episodes of the player '{name}', in none of its numbers")
     return said
