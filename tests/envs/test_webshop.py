@@ -2,16 +2,20 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.webshop_products import ENTRY, public_record, written
+from tests.webshop_products import ENTRY, numbered, public_record, shop_with, written
 
 from ragen.config import load_config
 from ragen.envs import check_environment, environment_factory
 from ragen.envs.base import MARKS
+from ragen.envs.webshop.engine import Place
+from ragen.envs.webshop.goals import goal_of
+from ragen.envs.webshop.oracle import next_move, walk
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.rollout.contexts import MessageContext
@@ -213,6 +217,23 @@ def test_the_oracle_buys_what_scores_1_on_every_goal_tried():
         assert possible == (1.0 if env.success else None)
         reached += env.success
     assert reached >= 0.95 * 300
+
+
+def test_the_oracle_searches_the_title_where_the_instruction_does_not_bring_the_product_onto_the_first_page():
+    many = numbered(60)
+    many[20], many[30] = (replace(many[n], title=f"Zorbo {many[n].title}", price=2000.0) for n in (20, 30))
+    shop = shop_with(many)
+
+    def search(number: int) -> tuple[str, str] | None:
+        return next_move(shop, Place(), goal_of(many[number], "synthetic", 0), "exact")
+
+    plain = "find me machine wash hoodies with long sleeve with color: red, and size: small"
+    assert search(3) == ("search", plain)
+    assert search(20) == ("search", "zorbo acme cotton hoodie sweatshirt")
+    assert search(59) == ("search", plain)  # neither finds it
+    moves, place = walk(shop, goal_of(many[30], "synthetic", 0), "exact")
+    assert (moves, place.product, place.kind) == (5, 30, "done")
+    assert walk(shop, goal_of(many[59], "synthetic", 0), "exact")[1].kind != "done"  # it gives up
 
 
 def test_the_oracle_finds_its_way_from_wherever_it_is_asked():

@@ -10,7 +10,7 @@ from ragen.envs.registry import environment_factory
 from ragen.envs.webshop import files, stock
 from ragen.envs.webshop.catalogue import Wish, product_of
 from ragen.envs.webshop.stock import Sources, StoredCatalogue, stock_of, synthetic_stock
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, ModelError
 
 pytestmark = pytest.mark.usefixtures("ragen_cache")
 
@@ -237,6 +237,16 @@ def test_a_failed_build_leaves_nothing_that_looks_like_a_stock(tmp_path, ragen_c
             with pytest.raises(ConfigError):
                 stock_of(Sources(str(path)))
     assert len(stock_of(Sources(str(path))).catalogue) == 1
+
+
+def test_a_damaged_stock_says_which_folder_to_remove(tmp_path, ragen_cache):
+    path = written(tmp_path / "p.json", [public_record()])
+    stock_of(Sources(path))
+    (weights,) = ragen_cache.rglob("weights.npy")
+    for spoil in (lambda: weights.write_bytes(b"x"), weights.unlink):
+        spoil()
+        with pytest.raises(ModelError, match=re.escape(f"remove the folder '{weights.parent}'")):
+            stock_of(Sources(path))
 
 
 def test_progress_is_told_on_the_error_stream(tmp_path, monkeypatch, capsys):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragen.envs.webshop import index as index_module
 from ragen.envs.webshop.analysis import STOP_WORDS, terms
 from ragen.envs.webshop.goals import goal_count
 from ragen.envs.webshop.index import K1, B, build, opened, stored_length
@@ -105,6 +106,19 @@ def test_results_stay_those_of_the_formula_where_terms_are_dropped_early():
         expected, scores = brute_force(texts, query, 50)
         found = index.search(query, 50)
         np.testing.assert_allclose([scores[n] for n in found], [scores[n] for n in expected], atol=1e-4)
+
+
+@pytest.mark.parametrize("block", [1, 7, 64])
+def test_postings_are_the_same_in_blocks_of_any_length(monkeypatch, block):
+    rng = np.random.default_rng(1)
+    texts = [
+        " ".join(rng.choice(["red", "shoe", "lamp", "of", "blue"], size=rng.integers(0, 6)).tolist()) for _ in range(60)
+    ]
+    whole = build(texts)
+    monkeypatch.setattr(index_module, "BLOCK", block)
+    parts = build(texts)
+    for name in ("documents", "weights", "starts", "largest"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
 
 
 def test_an_index_of_nothing_and_a_query_of_nothing_find_nothing():

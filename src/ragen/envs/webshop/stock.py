@@ -20,7 +20,7 @@ from ragen.envs.webshop.files import checked, pairs, problem, records
 from ragen.envs.webshop.goals import Kind, goal_count
 from ragen.envs.webshop.index import Builder, Index, opened
 from ragen.envs.webshop.synthetic import make_catalogue
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, ModelError
 
 VERSION = 1  # raise it when the same files would give another stock
 TOLD_EVERY = 50_000  # products
@@ -58,11 +58,14 @@ def synthetic_stock(size: int, seed: int) -> Stock:
 def stock_of(sources: Sources) -> Stock:
     """The stock of these files: built at the first time, kept in the cache by the files' content, memory-mapped.
 
-    Raises ConfigError for a file that is missing, cut off or malformed, and ModelError where the cache cannot be written.
+    Raises ConfigError for a file that is missing, cut off or malformed, and ModelError where the cache cannot be used.
     """
     folder = made_once(cache_dir() / "webshop" / f"{VERSION}-{_digest(sources)}", partial(_fill, sources=sources))
-    wanted = {kind: np.load(folder / f"{kind}.npy", mmap_mode="r") for kind in KINDS}
-    return Stock(StoredCatalogue(folder), opened(folder), wanted)
+    try:
+        wanted = {kind: np.load(folder / f"{kind}.npy", mmap_mode="r") for kind in KINDS}
+        return Stock(StoredCatalogue(folder), opened(folder), wanted)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the cache holds a damaged shop ({error}): remove the folder '{folder}', it is made again") from None
 
 
 class StoredCatalogue:
