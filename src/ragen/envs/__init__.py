@@ -1,6 +1,6 @@
 """Environments: text in, text out. Importing this package registers the built-in presets."""
 
-from ragen.envs import bandit, frozen_lake, gsm8k, sokoban, sql, wiki
+from ragen.envs import bandit, frozen_lake, gsm8k, sokoban, sql, webshop, wiki
 from ragen.envs.base import Environment, EnvSettings, Observation, Step
 from ragen.envs.check import check_environment
 from ragen.envs.facts import Fact
@@ -25,5 +25,6 @@ __all__ = [
     "gsm8k",
     "sokoban",
     "sql",
+    "webshop",
     "wiki",
 ]

@@ -110,7 +110,13 @@ class Environment(ABC):
 
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """The action words the prompt lists, in canonical spelling."""
+        """The actions that are possible now, in canonical spelling; where one takes free text, a choice of them."""
+
+    def forms(self) -> tuple[str, ...]:
+        """The actions as the first prompt lists them. An environment whose actions differ from state to state gives their
+        forms here, such as ``click[label]``, and tells in each observation what is possible.
+        """
+        return self.actions()
 
     @abstractmethod
     def instructions(self) -> str:

@@ -70,6 +70,12 @@ class Guarded(Environment):
             self._words = self._checked_words("actions()", words)
         return self._words or ()
 
+    def forms(self) -> tuple[str, ...]:
+        """The actions as the prompt lists them."""
+        if type(self.inner).forms is Environment.forms:
+            return self.actions()
+        return self._checked_words("forms()", self._call("forms()", self.inner.forms))
+
     def instructions(self) -> str:
         """What the task is."""
         return self._text("instructions()", self._call("instructions()", self.inner.instructions))
