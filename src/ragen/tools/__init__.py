@@ -1,0 +1,1 @@
+"""Tools a policy can call from within an episode."""
