@@ -1,6 +1,6 @@
 """Environments: text in, text out. Importing this package registers the built-in presets."""
 
-from ragen.envs import bandit, frozen_lake, sokoban
+from ragen.envs import bandit, countdown, frozen_lake, game_2048, sokoban, sudoku
 from ragen.envs.base import Environment, EnvSettings, Observation, Step
 from ragen.envs.check import check_environment
 from ragen.envs.facts import Fact
@@ -15,9 +15,12 @@ __all__ = [
     "Step",
     "bandit",
     "check_environment",
+    "countdown",
     "environment_factory",
     "environments",
     "find_environment",
     "frozen_lake",
+    "game_2048",
     "sokoban",
+    "sudoku",
 ]

@@ -105,11 +105,15 @@ class Environment(ABC):
 
     @abstractmethod
     def step(self, action: str) -> Step:
-        """Execute one action, given as one of ``actions()`` (canonical spelling)."""
+        """Execute one action, given in its canonical spelling: one of ``actions()``, or what ``match`` gave."""
 
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """The action words the prompt lists, in canonical spelling."""
+        """The action words, in canonical spelling; where they are too many to list, those a random player draws from."""
+
+    def listed(self) -> tuple[str, ...]:
+        """What the prompt lists as actions: ``actions()``, or what one looks like where they are too many to list."""
+        return self.actions()
 
     @abstractmethod
     def instructions(self) -> str:

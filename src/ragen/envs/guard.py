@@ -69,6 +69,12 @@ class Guarded(Environment):
             self._words = self._checked_words("actions()", words)
         return self._words or ()
 
+    def listed(self) -> tuple[str, ...]:
+        """What the prompt lists as actions."""
+        if type(self.inner).listed is Environment.listed:
+            return self.actions()
+        return self._checked_words("listed()", self._call("listed()", self.inner.listed))
+
     def instructions(self) -> str:
         """What the task is."""
         return self._text("instructions()", self._call("instructions()", self.inner.instructions))
@@ -104,7 +110,7 @@ class Guarded(Environment):
         return text
 
     def plan(self) -> tuple[str, ...] | None:
-        """The oracle's next turn, out of ``actions()``, or None."""
+        """The oracle's next turn, of actions that are possible now, or None."""
         return self._turn("plan()", self._call("plan()", self.inner.plan))
 
     def best_success(self) -> float | None:
@@ -142,8 +148,8 @@ class Guarded(Environment):
         if words is None:
             return None
         turn = self._checked_words(what, words)
-        if foreign := [word for word in turn if word not in self.actions()]:
-            raise self._broken(what, "only actions of actions()", foreign[0])
+        if foreign := [word for word in turn if word not in self.actions() and self.match(word) != word]:
+            raise self._broken(what, "only actions, as match() gives them back", foreign[0])
         return turn
 
     def _checked_words(self, what: str, words: Any) -> tuple[str, ...]:

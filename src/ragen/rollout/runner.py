@@ -264,7 +264,7 @@ def make_task(env: Environment, *, thinking: bool) -> Task:
     settings = env.settings
     return Task(
         instructions=env.instructions(),
-        actions=env.actions(),
+        actions=env.listed(),
         max_turns=settings.max_turns,
         max_actions=settings.max_actions,
         max_actions_per_turn=settings.max_actions_per_turn,

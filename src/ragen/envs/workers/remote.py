@@ -53,6 +53,10 @@ class Remote(Guarded):
         """The action words."""
         return tuple(self._asked("actions"))
 
+    def listed(self) -> tuple[str, ...]:
+        """What the prompt lists."""
+        return tuple(self._asked("listed"))
+
     def instructions(self) -> str:
         """What the task is."""
         return str(self._asked("instructions"))
