@@ -12,7 +12,7 @@ from ragen.envs.sokoban import SokobanEnv, SokobanSettings
 from ragen.envs.sokoban.levels import level_rows
 from ragen.errors import ConfigError, EnvironmentFault
 
-PRESETS = ("sokoban", "sokoban-large", "sokoban-symbols", "sokoban-coords")
+PRESETS = ("sokoban", "sokoban-large", "sokoban-symbols", "sokoban-coords", "sokoban-offset")
 DEFAULT, OTHER = "#_O√XPS", "W.GCBA@"
 
 
@@ -53,21 +53,24 @@ def test_the_presets_are_registered_with_their_sizes_and_symbols():
         lines = env.reset(instance_seed=1, dynamics_seed=0).text.split("\n")
         shapes[name] = (len(lines[0]), sum(line.count(s) for line in lines[: len(lines[0])] for s in ("X", "√", "B", "C")))
         assert env.actions() == ("Up", "Down", "Left", "Right")
-    assert shapes == {"sokoban": (6, 1), "sokoban-large": (8, 2), "sokoban-symbols": (6, 1), "sokoban-coords": (6, 1)}
+    assert shapes == {name: (8, 2) if name == "sokoban-large" else (6, 1) for name in PRESETS}
 
 
 def test_variants_show_the_same_levels_so_that_a_comparison_is_paired():
     table = str.maketrans(DEFAULT, OTHER)
-    plain, symbols, coords = env_of(), env_of("sokoban-symbols"), env_of("sokoban-coords")
+    plain, symbols = env_of(), env_of("sokoban-symbols")
+    hinted = [env_of("sokoban-coords"), env_of("sokoban-offset")]
     for seed in range(40):
         texts, rewards, infos = play(plain, seed, words_of(seed))
         start = plain.content()
         others = play(symbols, seed, words_of(seed))
         assert others == ([text.translate(table) for text in texts], rewards, infos)
-        with_coords = play(coords, seed, words_of(seed))
-        assert [text.rsplit("\n", 1)[0] for text in with_coords[0]] == texts
-        assert with_coords[1:] == (rewards, infos)
-        assert symbols.content() == coords.content() == start
+        assert symbols.content() == start
+        for env in hinted:
+            with_hint = play(env, seed, words_of(seed))
+            assert [text.rsplit("\n", 1)[0] for text in with_hint[0]] == texts
+            assert with_hint[1:] == (rewards, infos)
+            assert env.content() == start
 
 
 def test_content_tells_levels_apart_and_stays_the_same_during_an_episode():
@@ -288,6 +291,34 @@ def test_facts_are_box_and_target_seen_from_the_player(tmp_path):
     assert shown == "You: (1, 1). Boxes: (2, 2). Targets: (3, 5)."
     assert [fact.verdict(shown) for fact in coords.facts()] == [True, True, True]
     assert [fact.verdict("You: (1, 2). Boxes: (2, 3). Targets: (5, 3).") for fact in coords.facts()] == [False] * 3
+
+
+def test_the_offset_hint_follows_the_player_and_is_what_a_demonstration_says(tmp_path):
+    level = level_file(tmp_path, "#######", "#@    #", "# $   #", "#   $.#", "#  .  #", "#######")
+    env = env_of("sokoban-offset", level_file=level)
+    shown = env.reset(instance_seed=0, dynamics_seed=0).text.split("\n")[-1]
+    assert shown == "Box is 1 down, 1 right. Box is 2 down, 3 right. Target is 2 down, 4 right. Target is 3 down, 2 right."
+    assert [fact.verdict(shown) for fact in env.facts()] == [True] * 4
+    assert env.thought(np.random.default_rng(0), ("Up",)).startswith(shown)
+    shown = env.step("Right").observation.split("\n")[-1]
+    assert shown == "Box is 1 down. Box is 2 down, 2 right. Target is 2 down, 3 right. Target is 3 down, 1 right."
+    for word in ("Right", "Down", "Down", "Down"):
+        shown = env.step(word).observation.split("\n")[-1]
+    assert shown == "Box is 2 up, 1 left. Box is 1 up, 1 right. Target is 1 up, 2 right. Target is here."
+
+
+def test_the_straight_walker_goes_to_the_target_whatever_is_in_its_way(tmp_path):
+    env = env_of("sokoban-offset", level_file=level_file(tmp_path, "######", "#@   #", "# $ .#", "######"))
+    env.reset(instance_seed=0, dynamics_seed=0)
+    walker = env.players()["straight"]
+    turns = {tuple(walker(env, np.random.default_rng(seed))) for seed in range(20)}
+    assert turns == {("Down", "Right", "Right", "Right"), ("Right", "Right", "Right", "Down")}
+    for word in ("Right", "Right", "Right", "Down"):
+        env.step(word)
+    assert {walker(env, np.random.default_rng(seed)) for seed in range(40)} == {(word,) for word in env.actions()}
+    assert env_of("sokoban", max_actions_per_turn=2).players().keys() == {"straight"}
+    with pytest.raises(EnvironmentFault, match="plays sokoban"):
+        walker(env_of("frozen_lake"), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("name", ["~nosuch/levels.txt", "a\0b.txt", "missing.txt"])

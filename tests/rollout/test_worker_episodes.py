@@ -76,7 +76,9 @@ def started_actions(make: Any) -> tuple[str, ...]:
     return tuple(env.actions())
 
 
-ENVS = [{"name": name} for name in ("bandit", "frozen_lake", "sokoban", "sokoban-coords", f"{WORLDS}:Stairs")]
+ENVS = [
+    {"name": name} for name in ("bandit", "frozen_lake", "sokoban", "countdown", "sudoku", "2048", "sql", f"{WORLDS}:Stairs")
+]
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])

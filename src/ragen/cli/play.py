@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ragen.episode import Completion, StopReason, Turn
 from ragen.errors import ConfigError, EnvironmentFault
-from ragen.text.parser import SEPARATOR
+from ragen.registry import MANY
+from ragen.text.parser import SEPARATOR, parse_reply
+from ragen.tools.call import CALL, END_CALL, FINAL, Call
 
 if TYPE_CHECKING:
     from ragen.envs import Environment
     from ragen.rollout.runner import EpisodeRunner
+    from ragen.tools import Tool
 
 OVERRIDES: str | None = "settings of the environment may follow as --env.key VALUE (`ragen envs NAME` lists them)"
 
@@ -55,10 +58,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         if typed is None:
             say("\nleft.")
             return 0
-        text = wrapped(typed, thinking=thinking)
+        tools = env.tools()
+        text = wrapped(typed if tools is None else called(typed, tools), thinking=thinking)
+        known = env.actions() if tools is None else ()  # what is wrong with a call, its answer tells
+        unknown = [part for part in parse_reply(text, thinking=thinking).actions if known and env.match(part) is None]
         runner.apply(Completion((), (), (), text, StopReason.END))
         if runner.turns:
-            say(_told(runner.turns[-1]))
+            say(_told(runner.turns[-1], unknown, known))
     _ending(runner, best)
     return 0
 
@@ -67,7 +73,20 @@ def wrapped(typed: str, *, thinking: bool) -> str:
     """What was typed as a reply: bare actions get the tags around them, a full reply stays as it is."""
     if "<answer>" in typed or "</think>" in typed:
         return typed
+    if typed.startswith(CALL):
+        return f"{'<think></think>' if thinking else ''}{typed}"
     return f"{'<think></think>' if thinking else ''}<answer>{typed}</answer>"
+
+
+def called(typed: str, tools: "Sequence[Tool]") -> str:
+    """What was typed, where actions are calls: ``NAME ARGUMENTS`` becomes a call, ``answer TEXT`` the answer's text."""
+    if typed.startswith("<"):
+        return typed
+    name, _, rest = typed.strip().partition(" ")
+    if name == FINAL and rest.strip():
+        return rest.strip()
+    known = {tool.name: tool for tool in tools}
+    return f"{CALL}{known[name].typed(rest.strip()) if name in known else Call(name, {})}{END_CALL}"
 
 
 def say(text: str) -> None:
@@ -78,6 +97,10 @@ def say(text: str) -> None:
 
 def _hint(env: "Environment") -> str:
     """What to type: the prompt above it asks an agent for tags, which a person is spared."""
+    tools = env.tools()
+    if tools is not None:
+        names = ", ".join(f"{tool.name} …" for tool in tools)
+        return f"(here only {f'{names} or ' if names else ''}{FINAL} …, without tags; Ctrl-D leaves)"
     several = min(env.settings.max_actions, env.settings.max_actions_per_turn) > 1 and len(env.actions()) > 1
     example = f", or several as {f' {SEPARATOR} '.join(env.actions()[:2])}" if several else ""
     return f"(here only the action, without tags{example}; Ctrl-D leaves)"
@@ -96,11 +119,17 @@ def _read() -> str | None:
     return None
 
 
-def _told(turn: Turn) -> str:
+def _told(turn: Turn, unknown: Sequence[str], known: Sequence[str]) -> str:
+    """What a turn did and paid; of what was typed in vain, the words and those that would have counted."""
     penalty = f" and {turn.penalty:g} for the format" if turn.penalty else ""
     done = f" {SEPARATOR} ".join(turn.actions) if turn.actions else "nothing"
-    unknown = f" ({turn.invalid_actions} not among the actions)" if turn.invalid_actions else ""
-    why = unknown or ("" if turn.valid else " (no valid answer)")
+    listed = f"the actions are: {', '.join(known[:MANY])}{', …' if len(known) > MANY else ''}"
+    why = ""
+    if unknown:
+        typed = ", ".join(f"'{word}'" for word in unknown)
+        why = f" ({typed} {'is no action' if len(unknown) == 1 else 'are no actions'}; {listed})"
+    elif not turn.valid and known:
+        why = f" (no action was named; {listed})"
     return f"— did {done}: reward {turn.reward:g}{penalty}{why}\n"
 
 

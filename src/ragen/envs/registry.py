@@ -38,7 +38,9 @@ class Made:
         return self.make()
 
 
-environments: Registry[EnvPreset] = Registry("environment", listing="`ragen envs`")
+environments: Registry[EnvPreset] = Registry(
+    "environment", listing="`ragen envs`", fits=lambda part: isinstance(part, EnvPreset)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,13 +15,13 @@ from ragen.envs.workers import InTurn, Workers
 from ragen.episode import EndReason, Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.loops.compose import World, build_rules, build_workers
-from ragen.loops.evaluate import ceiling, notes, score_players
+from ragen.loops.evaluate import ceiling, format_note, notes, score_players
 from ragen.metrics.evaluation import EvalReport, evaluation_report
 from ragen.rollout.collect import Progress, in_groups
 from ragen.rollout.contexts import MessageContext
 from ragen.rollout.instances import evaluation_specs
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules, opened
-from ragen.runs.evaluations import EvaluationDirectory, PlayedEpisode
+from ragen.runs.evaluations import EPISODES, EvaluationDirectory, PlayedEpisode
 from ragen.runs.events import StoredTrajectory
 from ragen.samplers.chat import ChatRequest, ChatSampler, ContextOverflow, EndpointFailure, Usage
 from ragen.samplers.endpoint import Endpoint
@@ -72,6 +72,9 @@ def evaluate_endpoint(
         game = _Game(sampler, world, workers, rules, settings.temperature, config.rollout.stop_strings)
         _run(_play_all(game, todo, evaluation, endpoint.concurrency, progress))
     report = _report(evaluation, specs, world, config, endpoint, label=label, players=players)
+    why = "the model may not know the reply format, or its replies are cut"
+    then = f"read them in {evaluation.path / EPISODES}; more --rollout.max_new_tokens, or --rollout.thinking false"
+    report = replace(report, notes=(*report.notes, *format_note(report, why, then)))
     evaluation.write_report(report.to_dict())
     return report
 
@@ -189,6 +192,7 @@ def _report(
         raise _nothing_left(evaluation, failures, faults)
     told = _told(played, episodes, endpoint, failures)
     firsts = specs[:: config.eval.samples]
+    scores = score_players(world, firsts) if players else {}
     return evaluation_report(
         groups,
         env=world.name,
@@ -199,8 +203,8 @@ def _report(
         seed=config.eval.seed,
         errors=len(faults),
         ceiling=ceiling(world, firsts),
-        players=score_players(world, firsts) if players else {},
-        notes=[*notes(world, faults), *_notes(told, failures, endpoint)],
+        players=scores,
+        notes=[*notes(world, faults, scores), *_notes(told, failures, endpoint)],
         endpoint=told,
     )
 

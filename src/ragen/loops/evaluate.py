@@ -1,6 +1,7 @@
 """Evaluation: fixed seeded instances, success and return with intervals, reference players beside the agent."""
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -9,6 +10,7 @@ import numpy as np
 
 from ragen.config.schema import Config
 from ragen.envs.guard import guarded
+from ragen.envs.locate import shown
 from ragen.envs.workers import Workers
 from ragen.episode import Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
@@ -20,6 +22,7 @@ from ragen.rollout.instances import evaluation_specs, started
 from ragen.rollout.runner import EpisodeSpec
 
 T = TypeVar("T")
+FEW_VALID = 0.5  # a rate of valid replies below which the reader is told why that may be
 
 
 def evaluate_agent(
@@ -49,6 +52,7 @@ def evaluate_agent(
         workers=workers,
     )
     firsts = specs[:: settings.samples]
+    scores = score_players(world, firsts) if players else {}
     report = evaluation_report(
         collection.groups,
         env=world.name,
@@ -59,8 +63,8 @@ def evaluate_agent(
         seed=settings.seed,
         errors=len(collection.errors),
         ceiling=ceiling(world, firsts),
-        players=score_players(world, firsts) if players else {},
-        notes=notes(world, collection.errors),
+        players=scores,
+        notes=notes(world, collection.errors, scores),
     )
     return report, collection.trajectories
 
@@ -73,7 +77,8 @@ def score_players(world: World, specs: Sequence[EpisodeSpec]) -> dict[str, Playe
         if results:
             interval, _ = rate_interval([(success,) for success, _ in results])
             success = float(np.mean([success for success, _ in results]))
-            scores[name] = PlayerScore(success, interval, float(np.mean([value for _, value in results])))
+            mean_return = float(np.mean([value for _, value in results]))
+            scores[name] = PlayerScore(success, interval, mean_return, len(specs) - len(results))
     return scores
 
 
@@ -98,7 +103,7 @@ def _sound(play_one: Callable[[EpisodeSpec], T], specs: Sequence[EpisodeSpec]) -
     return results
 
 
-def notes(world: World, errors: Sequence[Trajectory]) -> list[str]:
+def notes(world: World, errors: Sequence[Trajectory], players: Mapping[str, PlayerScore]) -> list[str]:
     """What a reader must know beside the numbers."""
     said = []
     if started(world.make).content() is None:
@@ -108,4 +113,35 @@ def notes(world: World, errors: Sequence[Trajectory]) -> list[str]:
         said.append(f"the observation helps: hint = {hint}")
     if errors:
         said.append(f"lost to errors: {len(errors)} of the agent's episodes; the first said: {errors[0].error}")
+    for name, score in players.items():
+        if score.lost:
+            said.append(f"lost to errors: {score.lost} of the episodes of the player '{name}', in none of its numbers")
     return said
+
+
+def format_note(report: EvalReport, why: str, then: str) -> tuple[str, ...]:
+    """Why most replies may have been invalid and what to do next; nothing where at least half of them were valid."""
+    few = report.valid_format < FEW_VALID
+    return (f"valid format is below {FEW_VALID:g}: {why}; next: {then}",) if few else ()
+
+
+def few_valid(world: World, stored: Config | None, model: str) -> tuple[str, str]:
+    """For ``format_note``: why, and what next; ``stored`` are the settings of the run that ``model`` is (None: none)."""
+    env = shlex.quote(str(world.spec["name"]))
+    if stored is None:
+        return (
+            "the model may never have been taught this reply format",
+            f"ragen warmup PRESET --model {shlex.quote(model)} --env {env} --warmup.data format, and evaluate that",
+        )
+    trained = str(stored.env.get("name"))
+    if trained != world.spec["name"]:
+        return (
+            f"the run was trained on {shown(trained)}, not on {shown(str(world.spec['name']))}",
+            f"train on it (ragen train PRESET --env {env}), or take this for what carries over",
+        )
+    if stored.warmup.data == "none":
+        return "the run had no warm-up", "a new run with --warmup.data format"
+    return (
+        "the run's warm-up was too short, or training has lost the format",
+        "a new run with more --warmup.demonstrations or --warmup.epochs, or a lower --optim.learning_rate",
+    )

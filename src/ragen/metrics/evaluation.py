@@ -16,11 +16,15 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class PlayerScore:
-    """A reference player on the same instances and dynamics: success rate with its 95 % interval, mean task return."""
+    """A reference player on the same instances and dynamics: success rate with its 95 % interval, mean task return.
+
+    ``lost`` episodes are in none of them: the player or the environment failed there.
+    """
 
     success: float
     interval: Interval
     task_return: float
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class EvalReport:
             elif kind in (Interval, tuple[str, ...], tuple[int, ...]):
                 known[name] = tuple(known[name])
         known["players"] = {
-            name: PlayerScore(player["success"], tuple(player["interval"]), player["task_return"])
+            name: PlayerScore(player["success"], tuple(player["interval"]), player["task_return"], player.get("lost", 0))
             for name, player in known["players"].items()
         }
         for name in ("outcomes", "returns"):

@@ -1,8 +1,8 @@
 """``tiny``: a Llama-type model of about 2 million random weights with a small tokenizer, made on the spot in seconds.
 
 The tokenizer is byte-level BPE, so any text encodes. It is trained on the prompts and demonstrations of the built-in
-environments, so their words, tags and grid symbols are single tokens. Everything is made from fixed seeds: the same code
-gives the same files.
+environments in ROOMS, so their words, tags and grid symbols are single tokens. Everything is made from fixed seeds: the
+same code gives the same files.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from ragen.envs import Environment, environments
 from ragen.models.cache import cache_dir, made_once
 from ragen.models.load import quiet_transformers
+from ragen.models.names import TINY
 from ragen.seeding import derive, generator
 from ragen.text.prompts import Task, first_message, next_message, reply_text
 
-NAME = "tiny"
 VERSION = 1  # raise it when the same texts would give other files
 SPECIALS = ("<|pad|>", "<|im_start|>", "<|im_end|>")
 VOCABULARY = 2048
@@ -33,12 +33,13 @@ TEMPLATE = (
 # a tag, the separator, a word, or one character alone (so that a grid is one token a cell)
 PIECES = r"</?[a-z]+>| (?=</?[a-z]+>)| ?\|\|| ?[A-Z]?[a-z]+| ?[^\s]|\s"
 EPISODES = 12
+ROOMS = ("ragen.envs.bandit", "ragen.envs.frozen_lake", "ragen.envs.sokoban")  # a shop's prose would fill the vocabulary
 INSTRUCTIONS = "The reward you get is what counts. Think first. Yes or no? It is safe, risky, good, bad, best, high, low."
 
 
 def directory() -> Path:
     """The model's directory, made now unless the cache has one for the same texts."""
-    name = f"{NAME}-{VERSION}-{hashlib.sha256(_joined().encode()).hexdigest()[:12]}"
+    name = f"{TINY}-{VERSION}-{hashlib.sha256(_joined().encode()).hexdigest()[:12]}"
     return made_once(cache_dir() / "models" / name, make)
 
 
@@ -105,8 +106,8 @@ def build_model(vocabulary: int, pad_id: int, eos_id: int, *, seed: int = 0) -> 
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Prompts and demonstrations of every built-in environment preset, in both wordings, from fixed seeds."""
-    names = [name for name in environments.names() if environments.get(name).cls.__module__.startswith("ragen.envs.")]
+    """Prompts and demonstrations of every preset of the environments in ROOMS, in both wordings, from fixed seeds."""
+    names = [name for name in environments.names() if environments.get(name).cls.__module__.startswith(ROOMS)]
     corpus = [INSTRUCTIONS]
     for name in names:
         for wording in ("short", "verbose"):

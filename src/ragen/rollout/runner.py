@@ -9,6 +9,7 @@ from ragen.envs.guard import guarded
 from ragen.episode import Completion, EndReason, Trajectory, Turn
 from ragen.errors import ConfigError, EnvironmentFault, RagenError
 from ragen.rewards import Reasoning
+from ragen.rollout.answers import answers
 from ragen.rollout.contexts import Context, ContextPolicy
 from ragen.rollout.shaping import Shaping
 from ragen.text.parser import Choice, choose_actions, parse_reply
@@ -71,13 +72,18 @@ def opened(env: Environment, spec: EpisodeSpec, *, thinking: bool) -> Opened:
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What a reply did in the environment; or the ``fault`` that it met, and then only the ``anchor``, if it got so far."""
+    """What a reply did in the environment; or the ``fault`` that it met, and then only the ``anchor``, if it got so far.
+
+    With tools ``told`` is what the calls were answered, and ``well_formed`` whether the reply made or tried any.
+    """
 
     anchor: str | None = None
     choice: Choice = NO_CHOICE
     reasoning: Reasoning | None = None
     steps: tuple[Step, ...] = ()
     success: bool = False
+    told: str | None = None
+    well_formed: bool = False
     fault: EnvironmentFault | None = None
 
 
@@ -104,6 +110,9 @@ class EpisodeRunner(Generic[C]):
             self.fail(begun.fault or EnvironmentFault("the episode did not begin"))
             return
         self.task = begun.task
+        if self.task.tools:
+            self.task = replace(self.task, tools_shown=context.offer(self.task.tools))
+        self._question = begun.observation if self.task.tools is not None else ""
         self._show(first_message(self.task, begun.observation), begun.observation)
 
     @property
@@ -120,27 +129,30 @@ class EpisodeRunner(Generic[C]):
         """Execute a reply in the environment; changes nothing here."""
         settings = self.env.settings
         limit = min(settings.max_actions_per_turn, settings.max_actions - self.actions_used)
-        reply = parse_reply(completion.text, thinking=self.rules.thinking)
+        reply = parse_reply(completion.text, thinking=self.rules.thinking, calls=self.task.tools is not None)
         anchor = None
         try:
             anchor = self.env.anchor()
             choice = choose_actions(reply, self.env.match, limit)
             reasoning = self.rules.shaping.reasoning(self.env, reply.thought, self.observation)
             steps = self._execute(choice.actions)
-            return Acted(anchor, choice, reasoning, tuple(steps), self.env.success)
+            told = answers(self.env, reply, choice, steps) if self.task.tools is not None else None
+            return Acted(anchor, choice, reasoning, tuple(steps), self.env.success, told, bool(reply.actions))
         except EnvironmentFault as fault:
             return Acted(anchor, fault=fault)
 
     def take(self, completion: Completion, acted: Acted) -> None:
         """Record what a reply did, and set up the next turn, or the end."""
-        anchor, choice, steps = acted.anchor, acted.choice, acted.steps
+        anchor, choice, steps, told = acted.anchor, acted.choice, acted.steps, acted.told
         if acted.fault is not None:  # as above
             self._record(completion, (), valid=False, steps=[], info={}, anchor=anchor)
             self.fail(acted.fault)
             return
         info = {**(steps[-1].info if steps else {}), "success": acted.success, "ignored_actions": choice.ignored}
         executed = choice.actions[: len(steps)]
-        if steps:
+        if told is not None:
+            self.observation = told
+        elif steps:
             self.observation = steps[-1].observation
         info["next_observation"] = self.observation
         score = self.rules.shaping.score(acted.reasoning, executed, valid=choice.valid)
@@ -150,7 +162,10 @@ class EpisodeRunner(Generic[C]):
         )
         self._finish(steps)
         if self.end is None:
-            self._next(choice.invalid, valid_format=choice.valid)
+            if told is None:
+                self._next(choice.invalid, valid_format=choice.valid)
+            else:  # what could not be called is among the answers
+                self._next((), valid_format=acted.well_formed)
 
     def trajectory(self, policy_version: int) -> Trajectory:
         """The record of the finished episode."""
@@ -234,7 +249,8 @@ class EpisodeRunner(Generic[C]):
             turns_left=turns_left,
         )
         left = replace(self.task, max_turns=turns_left, max_actions=actions_left)
-        self._show(follow_up, self.observation, fresh=first_message(left, self.observation))
+        state = "\n".join(filter(None, (self._question, self.observation)))  # with tools an answer means nothing by itself
+        self._show(follow_up, self.observation, fresh=first_message(left, state))
 
     def _show(self, message: str, observation: str, *, fresh: str | None = None) -> None:
         self.observation = observation
@@ -270,4 +286,5 @@ def make_task(env: Environment, *, thinking: bool) -> Task:
         max_actions_per_turn=settings.max_actions_per_turn,
         thinking=thinking,
         wording=settings.wording,
+        tools=env.tools(),
     )

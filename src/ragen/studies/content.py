@@ -9,6 +9,7 @@ from ragen.config.yaml_text import dump_yaml
 from ragen.studies.figure import draw
 from ragen.studies.grid import Plan, StudyRun, command, settings_of
 from ragen.studies.outcomes import Record
+from ragen.studies.references import references
 from ragen.studies.summary import Interval, Row
 
 Table = list[list[str]]
@@ -18,6 +19,7 @@ INTERVALS = (
     "those run, with Wilson's interval, and the steps. Differences: variant − baseline, paired by seed, t over the pairs. "
     "All runs share the same evaluation instances: intervals over seeds say nothing about other instances."
 )
+REFERENCES = "Reference players: success on the same instances"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ def build(
 ) -> Content:
     """The report of what is done: ``records`` and ``rows`` by name, ``origins`` of the runs, the person's verdict."""
     study, total = plan.study, len(plan.runs())
+    players = references(records.values())
     missing = "" if len(records) == total else f"; {total - len(records)} are missing"
     about = [
         ("Question", study.question),
@@ -56,7 +59,8 @@ def build(
         title=f"{study.finding + ': ' if study.finding else ''}{study.title}",
         about=[(what, said) for what, said in about if said],
         verdict=verdict,
-        tables={f"{name}: {each[0].outcome.about}": _table(plan, each) for name, each in rows.items() if each},
+        tables={f"{name}: {each[0].outcome.about}": _table(plan, each) for name, each in rows.items() if each}
+        | ({REFERENCES: players} if players[1:] else {}),
         settings=dump_yaml(settings_of(plan)),
         runs=[[*study.axes, "directories"], *_directories(plan, records)],
         figure=draw(plan, records),

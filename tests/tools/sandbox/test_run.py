@@ -13,6 +13,7 @@ import pytest
 from tests.tools.sandbox.test_hostile import refusal
 
 from ragen.errors import SandboxError
+from ragen.tools import tool
 from ragen.tools.sandbox import Limits, python, run, run_python
 from ragen.tools.sandbox.inside import kernel
 from ragen.tools.sandbox.inside.syscalls import ARCHES
@@ -93,6 +94,9 @@ def test_programs_side_by_side() -> None:
 def test_the_tool_tells_all_a_policy_can_use() -> None:
     assert python("print(2 ** 10)") == "1024"
     assert python("x = 1") == ""
+    made = tool(python)
+    assert made.summary == "python(code: string): Run a Python program and return what it printed. code: the program's text"
+    assert made({"code": "print(1)"}) == "1"
     assert python("print('a')\n1 / 0").splitlines()[-1] == "exit code 1"
 
 

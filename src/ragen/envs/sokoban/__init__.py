@@ -1,4 +1,4 @@
-"""Sokoban: importing it registers the presets ``sokoban``, ``-large``, ``-symbols`` and ``-coords``."""
+"""Sokoban: importing it registers the presets ``sokoban``, ``-large``, ``-symbols``, ``-coords`` and ``-offset``."""
 
 from ragen.envs.sokoban.env import SokobanEnv, SokobanSettings
 

@@ -1,14 +1,14 @@
 """Sokoban as a text environment."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, cast
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
-from ragen.envs.facts import Fact, offset_facts, place_fact
+from ragen.envs.facts import Fact, offset_facts, offset_parts, place_fact
 from ragen.envs.registry import EnvPreset, environments
 from ragen.envs.sokoban.generator import generate
 from ragen.envs.sokoban.levels import level_rows, load_levels
@@ -28,6 +28,7 @@ OPENERS = (
     "From here I go",
     "Moving on:",
 )
+HEADINGS = ("I push it there.", "I go that way.", "Let me push.", "So that way.", "I move on.", "That is my way.", "I try.")
 
 
 class SokobanSettings(EnvSettings):
@@ -40,7 +41,11 @@ class SokobanSettings(EnvSettings):
     max_moves: int = Field(10, ge=1, description="difficulty: the greatest optimal solution length, in moves")
     symbols: str = Field(SYMBOLS, description="7 characters: " + ", ".join(SYMBOL_NAMES) + "; blanks between are ignored")
     action_words: FourWords = Field(("Up", "Down", "Left", "Right"), description="words for up, down, left, right")
-    hint: Literal["none", "coords"] = Field("none", description="'coords' adds the coordinates of player, boxes and targets")
+    hint: Literal["none", "coords", "offset"] = Field(
+        "none",
+        description="adds the coordinates of player, boxes and targets, or where boxes and targets lie, seen from the "
+        "player ('Box is 1 right. Target is 2 right.')",
+    )
     level_file: str = Field("", description="XSB or Boxoban file to play instead of generated levels; empty = generate")
 
     @field_validator("symbols")
@@ -73,10 +78,10 @@ class SokobanEnv(Environment):
     """Push every box onto a target (deterministic).
 
     - Actions: ``Up``, ``Down``, ``Left``, ``Right``: walk one cell, pushing a box ahead if the cell behind it is free.
-    - Observation: the grid, a row a line, one character a cell; with ``hint: coords`` also the coordinates.
+    - Observation: the grid, a row a line, one character a cell; with ``hint`` also coordinates, or where box and target lie.
     - Rewards (gym-sokoban): −0.1 a step, +1 a box onto a target, −1 a box off one, +10 when all are on targets.
-    - End: terminated when every box is on a target. It never truncates; the budgets are the rollout's.
-    - Arguments: ``SokobanSettings``. A level file's level number is the instance seed modulo the number of levels.
+    - End: when every box is on a target, or when the budgets of turns and actions are spent.
+    - Instances: the instance seed makes the level; of a level file's it takes the one numbered seed modulo their count.
     """
 
     settings_class: ClassVar[type[EnvSettings]] = SokobanSettings
@@ -166,16 +171,20 @@ class SokobanEnv(Environment):
         if self._own.hint == "coords":
             places = (("you|player", [(row, column)]), ("box(?:es)?", boxes), ("targets?", targets))
             return tuple(place_fact(noun, where) for noun, where in places)
-        words = tuple(word.lower() for word in self._own.action_words)
-        box, target = ([(r - row, c - column) for r, c in where] for where in (boxes, targets))
-        return offset_facts("box", box, words) + offset_facts("target", target, words)
+        box, target = (self._offsets(mask) for mask in (self._boxes, board.targets))
+        return offset_facts("box", box, self._compass()) + offset_facts("target", target, self._compass())
 
     def anchor(self) -> str:
         """Player and boxes, on the level."""
         return f"{self.content()} {self._player} {self._boxes:x}"
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
-        """A short reasoning that names the moves (the first 12 of a longer turn): 17 words at most."""
+        """A short reasoning: it restates the offsets where they are told, else names the moves (the first 12 of a turn).
+
+        Where it restates the offsets it leaves the moves to the answer: nothing to copy but the hint.
+        """
+        if self._own.hint == "offset":
+            return f"{self._places(self._playing())} {HEADINGS[int(rng.integers(len(HEADINGS)))]}"
         return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {', '.join(actions[:12])}."
 
     def plan(self) -> tuple[str, ...] | None:
@@ -197,6 +206,19 @@ class SokobanEnv(Environment):
             return float(solve(level.board, level.player, level.boxes, limit=budget, max_states=PLAN_STATES) is not None)
         except SearchLimitError:
             return None
+
+    def players(self) -> Mapping[str, Callable[[Environment, np.random.Generator], Sequence[str]]]:
+        """``straight`` walks an L to the (first) target, which leg first is random, and ignores walls and boxes."""
+        return {"straight": _straight}
+
+    def straight(self, rng: np.random.Generator) -> tuple[str, ...]:
+        """The next turn of the walker that sees only where the target lies; on it, a step anywhere."""
+        down, right = self._offsets(self._playing().board.targets)[0]
+        up_word, down_word, left_word, right_word = self._own.action_words
+        legs = [(down_word if down > 0 else up_word,) * abs(down), (right_word if right > 0 else left_word,) * abs(right)]
+        first = int(rng.integers(2))
+        way = legs[first] + legs[1 - first] or (self._own.action_words[rng.integers(4)],)
+        return way[: self._own.max_actions_per_turn]
 
     def _playing(self) -> Level:
         if self._level is None:
@@ -230,13 +252,36 @@ class SokobanEnv(Environment):
             shown[cell] = symbols[3 if board.targets >> cell & 1 else 4] + shown[cell][1:]
         shown[self._player] = symbols[6 if board.targets >> self._player & 1 else 5] + shown[self._player][1:]
         grid = "".join(shown)
-        return f"{grid}\n{self._coordinates(level)}" if self._own.hint == "coords" else grid
+        if self._own.hint == "none":
+            return grid
+        return f"{grid}\n{self._places(level) if self._own.hint == 'offset' else self._coordinates(level)}"
+
+    def _compass(self) -> tuple[str, ...]:
+        """The words for up, down, left and right as a sentence has them."""
+        return tuple(word.lower() for word in self._own.action_words)
+
+    def _offsets(self, mask: int) -> list[tuple[int, int]]:
+        """Rows down and columns right from the player to each cell of ``mask``."""
+        width = self._playing().board.width
+        row, column = divmod(self._player, width)
+        return [(cell // width - row, cell % width - column) for cell in cells(mask)]
+
+    def _places(self, level: Level) -> str:
+        named = (("Box", self._boxes), ("Target", level.board.targets))
+        found = [(noun, offset_parts(*offset, self._compass())) for noun, mask in named for offset in self._offsets(mask)]
+        return " ".join(f"{noun} is {', '.join(parts) or 'here'}." for noun, parts in found)
 
     def _coordinates(self, level: Level) -> str:
         def places(mask: int) -> str:
             return " ".join(f"({cell // level.board.width}, {cell % level.board.width})" for cell in cells(mask))
 
         return f"You: {places(1 << self._player)}. Boxes: {places(self._boxes)}. Targets: {places(level.board.targets)}."
+
+
+def _straight(env: Environment, rng: np.random.Generator) -> Sequence[str]:
+    if not isinstance(env, SokobanEnv):
+        raise EnvironmentFault(f"the straight walker plays sokoban, not {type(env).__name__}")
+    return env.straight(rng)
 
 
 environments.register("sokoban")(EnvPreset(SokobanEnv, "push one box onto its target in a 6 × 6 room"))
@@ -248,4 +293,11 @@ environments.register("sokoban-symbols")(
 )
 environments.register("sokoban-coords")(
     EnvPreset(SokobanEnv, "the levels of sokoban, with the coordinates of player, box and target", {"hint": "coords"})
+)
+environments.register("sokoban-offset")(
+    EnvPreset(
+        SokobanEnv,
+        "the levels of sokoban; the observation tells where box and target lie (a help the paper does not give)",
+        {"hint": "offset"},
+    )
 )

@@ -26,7 +26,7 @@ class Remote(Guarded):
     """
 
     def __init__(self, host: Host, make: Factory, pattern: Guarded) -> None:
-        super().__init__(pattern.inner)  # never acted in: it tells name and settings
+        super().__init__(pattern.inner)  # never acted in: it tells name, settings and tools
         self.host, self.number = host, next(_NAMES)
         self._source = host.source(make)
         self._generation: int | None = None
@@ -65,6 +65,10 @@ class Remote(Guarded):
         """The action that ``text`` names."""
         action: str | None = self._asked("match", text=text)
         return action
+
+    def problem(self, text: str) -> str:
+        """Why ``text`` names no action."""
+        return str(self._asked("problem", text=text))
 
     def content(self) -> str | None:
         """What identifies the initial state."""
