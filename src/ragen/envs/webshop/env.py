@@ -60,8 +60,8 @@ class WebShop(Environment):
       not there is no action.
     - Observation: the page (search, results, item, description, features, reviews) and the labels that can be clicked;
       ``observation: full`` has the original's strings, ``compact`` the same in fewer words, with the goal only in the task.
-    - Rewards: with the purchase, r_type · (matched attributes + matched options + [price ≤ cap]) / (attributes + options + 1),
-      from 0 to 1; all other actions 0. Success: a score of 1.
+    - Rewards: with the purchase r_type · (matched attributes + matched options + [price ≤ cap]) / (attributes + options +
+      1), from 0 to 1; all other actions 0. Success: a score of 1.
     - End: terminated by Buy Now. It never truncates; the budgets are the rollout's.
     - Instances: the instance seed is the number of the goal; nothing is left to chance.
 
