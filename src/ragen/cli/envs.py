@@ -23,10 +23,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         lines = [f"{name:<{width}}  {environments.get(name).about}" for name in environments]
         sys.stdout.write("\n".join(lines) + "\n\nsettings of one: ragen envs NAME · play it: ragen play NAME\n")
         return 0
-    found = find_environment({"name": args.name})
-    settings = found.settings
-    about = environments.get(args.name).about if args.name in environments.names() else "an environment of your own"
-    sys.stdout.write(f"{args.name}: {about}\n\n{_about(type(found.make()))}\n\nSettings (--env.NAME VALUE):\n")
+    if args.name in environments.names():  # told without making one: it may need a file first
+        preset = environments.get(args.name)
+        cls, settings, about = preset.cls, preset.settings({}), preset.about
+    else:
+        found = find_environment({"name": args.name})
+        cls, settings, about = type(found.make()), found.settings, "an environment of your own"
+    sys.stdout.write(f"{args.name}: {about}\n\n{_about(cls)}\n\nSettings (--env.NAME VALUE):\n")
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         default = "" if value == field.default else f" (preset; the environment's own default is {field.default!r})"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ragen.episode import Completion, StopReason, Turn
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.text.parser import SEPARATOR
+from ragen.tools.call import CALL, END_CALL, FINAL, Call
 
 if TYPE_CHECKING:
     from ragen.envs import Environment
     from ragen.rollout.runner import EpisodeRunner
+    from ragen.tools import Tool
 
 OVERRIDES: str | None = "settings of the environment may follow as --env.key VALUE (`ragen envs NAME` lists them)"
 
@@ -55,7 +57,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         if typed is None:
             say("\nleft.")
             return 0
-        text = wrapped(completed(typed, env), thinking=thinking)
+        tools = env.tools()
+        words = completed(typed, env) if tools is None else called(typed, tools)
+        text = wrapped(words, thinking=thinking)
         runner.apply(Completion((), (), (), text, StopReason.END))
         if runner.turns:
             say(_told(runner.turns[-1]))
@@ -78,7 +82,20 @@ def wrapped(typed: str, *, thinking: bool) -> str:
     """What was typed as a reply: bare actions get the tags around them, a full reply stays as it is."""
     if "<answer>" in typed or "</think>" in typed:
         return typed
+    if typed.startswith(CALL):
+        return f"{'<think></think>' if thinking else ''}{typed}"
     return f"{'<think></think>' if thinking else ''}<answer>{typed}</answer>"
+
+
+def called(typed: str, tools: "Sequence[Tool]") -> str:
+    """What was typed, where actions are calls: ``NAME ARGUMENTS`` becomes a call, ``answer TEXT`` the answer's text."""
+    if typed.startswith("<"):
+        return typed
+    name, _, rest = typed.strip().partition(" ")
+    if name == FINAL and rest.strip():
+        return rest.strip()
+    known = {tool.name: tool for tool in tools}
+    return f"{CALL}{known[name].typed(rest.strip()) if name in known else Call(name, {})}{END_CALL}"
 
 
 def say(text: str) -> None:
@@ -89,6 +106,10 @@ def say(text: str) -> None:
 
 def _hint(env: "Environment") -> str:
     """What to type: the prompt above it asks an agent for tags, which a person is spared."""
+    tools = env.tools()
+    if tools is not None:
+        names = ", ".join(f"{tool.name} …" for tool in tools)
+        return f"(here only {f'{names} or ' if names else ''}{FINAL} …, without tags; Ctrl-D leaves)"
     several = min(env.settings.max_actions, env.settings.max_actions_per_turn) > 1 and len(env.actions()) > 1
     example = f", or several as {f' {SEPARATOR} '.join(env.actions()[:2])}" if several else ""
     if any(form.endswith("]") for form in env.forms()):

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from ragen.config.settings import Settings
 from ragen.envs.facts import Fact
+from ragen.tools import Tool
 
 FLAGS = ("success", "action_is_valid", "action_is_effective")  # the bools a step's info may carry
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
@@ -125,6 +126,15 @@ class Environment(ABC):
         """The canonical action that ``text`` names, or None. Ignores case, outer white space, punctuation and quotes."""
         word = text.strip(OUTER).casefold()
         return next((a for a in self.actions() if a.strip(OUTER).casefold() == word), None)
+
+    def problem(self, text: str) -> str:
+        """Why ``text`` names no action (where ``match`` gives None), for the agent; empty = the text is only quoted back."""
+        del text
+        return ""
+
+    def tools(self) -> tuple[Tool, ...] | None:
+        """What an agent calls instead of naming action words (see ``ToolEnvironment``); None = actions are words."""
+        return None
 
     def content(self) -> str | None:
         """What identifies the initial state by content, to keep evaluation apart from training; None = exempt."""

@@ -11,6 +11,7 @@ from ragen.envs.base import FLAGS, TAGS, Environment, Observation, Step, action_
 from ragen.envs.facts import Fact
 from ragen.episode import LARGEST_REWARD
 from ragen.errors import EnvironmentFault
+from ragen.tools import Tool
 
 
 def guarded(env: Environment) -> "Guarded":
@@ -85,6 +86,18 @@ class Guarded(Environment):
         action = self._call(what, lambda: self.inner.match(text))
         return None if action is None else self._text(what, action)
 
+    def problem(self, text: str) -> str:
+        """Why ``text`` names no action."""
+        what = f"problem({_shown(text)})"
+        return self._text(what, self._call(what, lambda: self.inner.problem(text)))
+
+    def tools(self) -> tuple[Tool, ...] | None:
+        """What the agent may call, or None."""
+        tools = self._call("tools()", self.inner.tools)
+        if tools is not None and (not isinstance(tools, tuple) or not all(isinstance(tool, Tool) for tool in tools)):
+            raise self._broken("tools()", "a tuple of ragen.tools.Tool, or None", tools)
+        return tools
+
     def content(self) -> str | None:
         """What identifies the initial state, or None."""
         content = self._call("content()", self.inner.content)
@@ -148,19 +161,17 @@ class Guarded(Environment):
         if words is None:
             return None
         turn = self._checked_words(what, words)
-        if foreign := [word for word in turn if not self._possible(word)]:
-            raise self._broken(what, "only actions of actions()", foreign[0])
+        known = self.actions()
+        if foreign := [word for word in turn if word not in known and self.match(word) != word]:
+            raise self._broken(what, "only actions, as match() gives them back", foreign[0])
         return turn
-
-    def _possible(self, word: str) -> bool:
-        """Whether an action is one of ``actions()`` or, where these are a choice out of ``forms()``, matches itself."""
-        words = self.actions()
-        return word in words or (self.forms() != words and self.match(word) == word)
 
     def _checked_words(self, what: str, words: Any) -> tuple[str, ...]:
         if not isinstance(words, tuple | list) or not words:
             raise self._broken(what, "one action word or more, as a tuple", words)
         for word in words:
+            if self.tools() is not None and isinstance(word, str):
+                continue  # a call: what it holds is no matter of separators
             if problem := action_problem(word):
                 raise EnvironmentFault(f"{self.name}.{what}: {problem}")
         return tuple(words)

@@ -13,6 +13,7 @@ from ragen.episode import Completion
 from ragen.errors import TemplateError
 from ragen.samplers.chat import Message
 from ragen.text.chat import ChatRenderer
+from ragen.tools import Tool
 
 T = TypeVar("T")
 
@@ -60,6 +61,11 @@ class Context(ABC, Generic[T]):
     @abstractmethod
     def tokens(self) -> int:
         """The length of the segment in tokens; 0 where only an endpoint knows it."""
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        """Say, before the first message, what may be called; whether the context describes it, so that messages need not."""
+        del tools
+        return False
 
     @abstractmethod
     def _opening(self, message: str) -> tuple[T, ...]:
@@ -122,6 +128,11 @@ class TokenContext(Context[int]):
     def tokens(self) -> int:
         """The number of ids."""
         return len(self.parts)
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        """Leave it to the chat template where that has tool calls of our form."""
+        self._renderer = self._renderer.with_tools(tools)
+        return self._renderer.shows_tools
 
     def _opening(self, message: str) -> tuple[int, ...]:
         return self._renderer.open(message)

@@ -14,15 +14,17 @@ from ragen.seeding import derive, generator
 from ragen.text.chat import ChatRenderer
 from ragen.text.parser import THINK
 from ragen.text.prompts import reply_text
+from ragen.tools.call import is_final
 
 Player = Callable[[Environment, np.random.Generator], Sequence[str]]
 
 
 def random_player(env: Environment, rng: np.random.Generator) -> Sequence[str]:
-    """A random number (1 … max_actions_per_turn) of random valid actions."""
+    """A random number (1 … max_actions_per_turn) of random valid actions; a final answer is given alone."""
     words = env.actions()
     count = int(rng.integers(1, env.settings.max_actions_per_turn + 1))
-    return [words[int(rng.integers(len(words)))] for _ in range(count)]
+    turn = [words[int(rng.integers(len(words)))] for _ in range(count)]
+    return turn if env.tools() is None else [word for word in turn if is_final(word)][:1] or turn
 
 
 def optimal_player(env: Environment, rng: np.random.Generator) -> Sequence[str]:
@@ -63,7 +65,7 @@ def demonstrate(
         except EnvironmentFault as fault:
             runner.fail(fault)
             break
-        text = reply_text(thought, actions, thinking=rules.thinking)
+        text = reply_text(thought, actions, thinking=rules.thinking, calls=env.tools() is not None)
         if renderer.opens_thinking:
             text = text.removeprefix(THINK)
         ids = renderer.reply_ids(text)

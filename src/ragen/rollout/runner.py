@@ -8,6 +8,7 @@ from ragen.envs.base import Environment, Step
 from ragen.envs.guard import guarded
 from ragen.episode import Completion, EndReason, Trajectory, Turn
 from ragen.errors import ConfigError, EnvironmentFault, RagenError
+from ragen.rollout.answers import answers
 from ragen.rollout.contexts import Context, ContextPolicy
 from ragen.rollout.shaping import Shaping
 from ragen.text.parser import choose_actions, parse_reply
@@ -65,10 +66,13 @@ class EpisodeRunner(Generic[C]):
         try:
             observation = self.env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
             self.task = make_task(self.env, thinking=rules.thinking)
+            if self.task.tools:
+                self.task = replace(self.task, tools_shown=context.offer(self.task.tools))
             self.env.content()  # where it cannot be told, nobody could say whether the instance is held out
         except EnvironmentFault as fault:  # costs this episode only
             self.fail(fault)
             return
+        self._question = observation if self.task.tools is not None else ""
         self._show(first_message(self.task, observation), observation)
 
     @property
@@ -81,7 +85,7 @@ class EpisodeRunner(Generic[C]):
         """Execute a reply and set up the next turn, or the end."""
         settings = self.env.settings
         limit = min(settings.max_actions_per_turn, settings.max_actions - self.actions_used)
-        reply = parse_reply(completion.text, thinking=self.rules.thinking)
+        reply = parse_reply(completion.text, thinking=self.rules.thinking, calls=self.task.tools is not None)
         shaping = self.rules.shaping
         anchor = None
         try:
@@ -90,13 +94,16 @@ class EpisodeRunner(Generic[C]):
             reasoning = shaping.reasoning(self.env, reply.thought, self.observation)
             steps = self._execute(choice.actions)
             success = self.env.success
+            told = answers(self.env, reply, choice, steps) if self.task.tools is not None else None
         except EnvironmentFault as fault:  # as above
             self._record(completion, (), valid=False, steps=[], info={}, anchor=anchor)
             self.fail(fault)
             return
         info = {**(steps[-1].info if steps else {}), "success": success, "ignored_actions": choice.ignored}
         executed = choice.actions[: len(steps)]
-        if steps:
+        if told is not None:
+            self.observation = told
+        elif steps:
             self.observation = steps[-1].observation
         info["next_observation"] = self.observation
         score = shaping.score(reasoning, executed, valid=choice.valid)
@@ -106,7 +113,10 @@ class EpisodeRunner(Generic[C]):
         )
         self._finish(steps)
         if self.end is None:
-            self._next(choice.invalid, valid_format=choice.valid)
+            if told is None:
+                self._next(choice.invalid, valid_format=choice.valid)
+            else:  # what could not be called is among the answers
+                self._next((), valid_format=bool(reply.actions))
 
     def trajectory(self, policy_version: int) -> Trajectory:
         """The record of the finished episode."""
@@ -190,7 +200,8 @@ class EpisodeRunner(Generic[C]):
             turns_left=turns_left,
         )
         left = replace(self.task, max_turns=turns_left, max_actions=actions_left)
-        self._show(follow_up, self.observation, fresh=first_message(left, self.observation))
+        state = "\n".join(filter(None, (self._question, self.observation)))  # with tools an answer means nothing by itself
+        self._show(follow_up, self.observation, fresh=first_message(left, state))
 
     def _show(self, message: str, observation: str, *, fresh: str | None = None) -> None:
         self.observation = observation
@@ -226,4 +237,5 @@ def make_task(env: Environment, *, thinking: bool) -> Task:
         max_actions_per_turn=settings.max_actions_per_turn,
         thinking=thinking,
         wording=settings.wording,
+        tools=env.tools(),
     )

@@ -31,7 +31,8 @@ class Shaping:
             return None
         thought = thought or ""
         facts = env.facts() if self.process.needs_facts else ()
-        return Reasoning(thought, named_actions(thought, env.actions(), env.match), observation, facts)
+        words = env.actions() if env.tools() is None else ()  # a thought names no calls
+        return Reasoning(thought, named_actions(thought, words, env.match), observation, facts)
 
     def score(self, reasoning: Reasoning | None, actions: Sequence[str], *, valid: bool) -> float | None:
         """The process reward's score in [0, 1]: 0 for a turn without a valid answer; None without a process reward."""

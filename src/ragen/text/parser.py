@@ -8,6 +8,10 @@ In thinking mode a reply is exactly one ``<think>…</think>`` followed by exact
   (complete or not) or another think tag makes the format invalid.
 
 In no-thinking mode a reply holds exactly one ``<answer>`` and then one ``</answer>``; think tags are plain text.
+Where an environment's actions are tool calls (``calls=True``), what follows the thinking is instead either one or several
+``<tool_call>{"name": …, "arguments": {…}}</tool_call>``, each closed, or one ``<answer>`` with the final answer; not both.
+The actions are then what the calls hold, or the answer as a call.
+
 Tags are matched exactly as written here (case matters, no blanks inside). Other text around them is ignored, also what a
 policy writes after its answer. Nothing is parsed as XML, so ``<`` and ``&`` are ordinary characters. All is linear in
 the length of the text, and no text raises.
@@ -16,6 +20,8 @@ the length of the text, and no text raises.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from ragen.tools.call import CALL, CALL_TAGS, END_CALL, final
 
 THINK, END_THINK, ANSWER, END_ANSWER = "<think>", "</think>", "<answer>", "</answer>"
 TAGS = (THINK, END_THINK, ANSWER, END_ANSWER)
@@ -28,7 +34,8 @@ class Reply:
     """A parsed reply. ``answer`` is None if and only if the format is invalid.
 
     ``thought`` is the stripped thinking, or None in no-thinking mode or where it was not closed. ``actions`` are the
-    answer's raw sub-actions: split on ``||``, outer blanks stripped, empty ones dropped.
+    answer's raw sub-actions: split on ``||``, outer blanks stripped, empty ones dropped; or the raw tool calls, which then
+    are the ``answer`` as well.
     """
 
     thought: str | None
@@ -50,8 +57,8 @@ class Choice:
     valid: bool
 
 
-def parse_reply(text: str, *, thinking: bool) -> Reply:
-    """Parse what the policy sampled, with or without a forced ``<think>`` in front (see the module's rule)."""
+def parse_reply(text: str, *, thinking: bool, calls: bool = False) -> Reply:
+    """Parse what the policy sampled, with or without a forced ``<think>`` in front (see the module's rules)."""
     thought, tail = None, text
     if thinking:
         before, closed, tail = text.partition(END_THINK)
@@ -60,9 +67,13 @@ def parse_reply(text: str, *, thinking: bool) -> Reply:
         thought = before.lstrip().removeprefix(THINK).strip()
         if THINK in tail or END_THINK in tail:
             return Reply(thought, None, ())
+    if calls and any(tag in tail for tag in CALL_TAGS):
+        return _calls(thought, tail)
     answer = _only_answer(tail)
     if answer is None:
         return Reply(thought, None, ())
+    if calls:
+        return Reply(thought, answer, (final(answer),) if answer else ())
     parts = (part.strip() for part in answer.split(SEPARATOR))
     return Reply(thought, answer, tuple(part for part in parts if part))
 
@@ -102,6 +113,16 @@ def named_actions(thought: str, words: Sequence[str], match: Callable[[str], str
             named.append(found[1])
         begin = begin + 1 if found is None else found[0]
     return tuple(named)
+
+
+def _calls(thought: str | None, text: str) -> Reply:
+    """The calls of a reply that holds a tag of one; invalid unless each is closed before the next and none is an answer."""
+    head, *pieces = text.split(CALL)
+    closed = END_CALL not in head and all(piece.count(END_CALL) == 1 for piece in pieces)
+    if not closed or ANSWER in text or END_ANSWER in text:
+        return Reply(thought, None, ())
+    raw = tuple(piece.partition(END_CALL)[0].strip() for piece in pieces)
+    return Reply(thought, "\n".join(raw), raw)
 
 
 def _only_answer(text: str) -> str | None:

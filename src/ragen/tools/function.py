@@ -1,0 +1,212 @@
+"""A typed Python function as a tool: its name, what it is for, and the JSON schema of its arguments."""
+
+import inspect
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+
+from ragen.errors import ConfigError
+from ragen.tools.call import FINAL, Call, CallError
+
+NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+STUCK = 4  # calls of one tool that were given up and still run, at most
+
+
+class ToolError(Exception):
+    """A tool cannot answer; the message is told to the agent as it is."""
+
+
+class Tool:
+    """A function that an agent may call.
+
+    Args:
+        function: typed parameters (by name), a docstring whose first line says what it is for, with a section ``Args:`` for
+            what the parameters mean. It returns a text; anything else is told as JSON.
+        timeout_s: seconds a call may take; None = no limit. A call that takes longer is given up (its thread cannot be
+            ended: a function that can hang for good belongs into a process of its own).
+
+    Raises:
+        ConfigError: the function has no docstring, or a parameter without a type or that cannot be named; it is a coroutine.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, timeout_s: float | None = None) -> None:
+        self.name = getattr(function, "__name__", "")
+        if not NAME.fullmatch(self.name) or self.name == FINAL:
+            raise ConfigError(f"a tool cannot be called {self.name!r}: use letters, digits and _, and not '{FINAL}'")
+        self.description, notes = _documentation(function)
+        if not self.description:
+            raise ConfigError(f"the tool '{self.name}' needs a docstring: its first line tells the agent what it is for")
+        if inspect.iscoroutinefunction(function):
+            raise ConfigError(f"the tool '{self.name}' is a coroutine function: write it without async")
+        self._function, self._timeout = function, timeout_s
+        self._model = _arguments_model(self.name, function, notes)
+        self._stuck: list[threading.Thread] = []
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        schema = _without_titles(self._model.model_json_schema())
+        schema.pop("additionalProperties", None)
+        return {"type": "object", "properties": {}, **schema}
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """What chat templates take as a tool."""
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+    @cached_property
+    def summary(self) -> str:
+        """The tool on one line: ``name(argument: type = default): what it is for argument: what it means``."""
+        schema = self.parameters
+        required = schema.get("required", [])
+        shown, notes = [], []
+        for name, field in schema["properties"].items():
+            default = "" if name in required else f" = {json.dumps(field.get('default'), ensure_ascii=False)}"
+            shown.append(f"{name}: {field.get('type', 'value')}{default}")
+            if field.get("description"):
+                notes.append(f" {name}: {field['description']}")
+        return f"{self.name}({', '.join(shown)}): {self.description}{';'.join(notes)}"
+
+    def typed(self, text: str) -> str:
+        """The call that a person means who types this behind the tool's name: JSON, or a single argument's text alone."""
+        fields = list(self._model.model_fields)
+        if text.startswith("{") or len(fields) != 1:
+            return f'{{"name": {json.dumps(self.name)}, "arguments": {text or "{}"}}}'
+        return str(Call(self.name, {fields[0]: text}))
+
+    def canonical(self, arguments: Mapping[str, Any]) -> Call:
+        """The call with its arguments checked and in order; CallError says which one is missing, unknown or wrong."""
+        return Call(self.name, self._checked(arguments).model_dump(mode="json", exclude_unset=True))
+
+    def __call__(self, arguments: Mapping[str, Any]) -> str:
+        """The answer, as text.
+
+        Raises:
+            CallError: the arguments are wrong (see ``canonical``).
+            ToolError: the function failed, whatever it raised, or took too long; the message is for the agent.
+        """
+        checked = self._checked(arguments)
+        values = {name: getattr(checked, name) for name in type(checked).model_fields}
+        try:
+            answer = self._function(**values) if self._timeout is None else self._within(self._timeout, values)
+            return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
+        except ToolError:
+            raise
+        except TimeoutError as error:
+            raise ToolError(f"{self.name} took too long{f': {error}' if str(error) else ''}") from None
+        except (Exception, SystemExit) as error:
+            raise ToolError(f"{type(error).__name__}: {error}") from error
+
+    def _checked(self, arguments: Mapping[str, Any]) -> BaseModel:
+        try:
+            return self._model.model_validate_json(json.dumps(arguments), strict=True)
+        except ValidationError as error:
+            told = "; ".join(_problem(dict(problem), list(self._model.model_fields)) for problem in error.errors()[:3])
+            raise CallError(f"{self.name}: {told}") from None
+
+    def _within(self, seconds: float, values: Mapping[str, Any]) -> Any:
+        """The function's result, or TimeoutError after so many seconds."""
+        self._stuck = [thread for thread in self._stuck if thread.is_alive()]
+        if len(self._stuck) >= STUCK:
+            raise TimeoutError(f"{STUCK} earlier calls still run")
+        outcome: dict[str, Any] = {}
+
+        def work() -> None:
+            try:
+                outcome["answer"] = self._function(**values)
+            except (Exception, SystemExit) as error:
+                outcome["error"] = error
+
+        thread = threading.Thread(target=work, name=f"tool {self.name}", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            self._stuck.append(thread)
+            raise TimeoutError(f"no answer within {seconds:g} s")
+        if "error" in outcome:
+            raise outcome["error"]
+        return outcome.get("answer")
+
+
+@overload
+def tool(function: Callable[..., Any]) -> Tool: ...
+
+
+@overload
+def tool(*, timeout_s: float | None = None) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, *, timeout_s: float | None = None
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Decorator that makes a typed function a ``Tool`` (with or without arguments); see there for what it must have."""
+    if function is not None:
+        return Tool(function)
+    return lambda wrapped: Tool(wrapped, timeout_s=timeout_s)
+
+
+def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str, str]) -> type[BaseModel]:
+    """The arguments as a pydantic model that takes nothing else."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f"the tool '{name}' has a type that is not found: {error}") from None
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ConfigError(f"the tool '{name}' has the parameter '{parameter}', which a call cannot name: give it a name")
+        if parameter.name not in hints or parameter.name.startswith("_"):
+            raise ConfigError(f"the tool '{name}' needs a type for its parameter '{parameter.name}', and no leading _")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], Field(default, description=notes.get(parameter.name)))
+    try:
+        return create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
+    except PydanticUserError as error:
+        raise ConfigError(f"the tool '{name}' has a parameter that no JSON value can be: {error.message}") from None
+
+
+def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The first line of the docstring, and what its section ``Args:`` says of each parameter."""
+    lines = (inspect.getdoc(function) or "").splitlines()
+    notes: dict[str, str] = {}
+    section = lines[lines.index("Args:") + 1 :] if "Args:" in lines else []
+    current = ""
+    for line in section:
+        if line.strip() and not line.startswith(" "):
+            break
+        begun = re.match(r" {1,4}(\w+)(?: \([^)]*\))?: *(.*)", line)
+        if begun:
+            current = begun[1]
+            notes[current] = begun[2].strip()
+        elif current and line.strip():
+            notes[current] = f"{notes[current]} {line.strip()}"
+    return (lines[0].strip() if lines else ""), notes
+
+
+def _without_titles(schema: Any) -> Any:
+    """A JSON schema without pydantic's titles (a property may be called so)."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _without_titles(item) for name, item in value.items()} if key == "properties" else _without_titles(value)
+        for key, value in schema.items()
+        if key != "title" or not isinstance(value, str)
+    }
+
+
+def _problem(problem: Mapping[str, Any], known: list[str]) -> str:
+    """What is wrong with one argument, in words."""
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "missing":
+        return f'the argument "{key}" is missing'
+    if problem["type"] == "extra_forbidden":
+        return f'there is no argument "{key[:60]}" (arguments: {", ".join(known) or "none"})'
+    return f'the argument "{key[:60]}" is wrong: {problem["msg"]}'
