@@ -18,7 +18,7 @@ Child: TypeAlias = "str | int | list[Html] | None"
 
 
 def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Html:
-    """An element. An attribute that is None or False is left out; a final ``_`` of its name is dropped (``class_``).
+    """An element. An attribute that is None or False is left out, a final ``_`` of its name dropped (``class_``).
 
     >>> tag("p", "a < b", tag("b", "!"), class_="note", title='"', hidden=True)
     '<p class="note" title="&quot;" hidden>a &lt; b<b>!</b></p>'
@@ -37,7 +37,7 @@ def joined(*children: Child) -> Html:
 def _attribute(name: str, value: str | int | bool | None) -> str:
     if value is None or value is False:
         return ""
-    return f" {name}" if value is True else f' {name}="{_text(value)}"'
+    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'  # as it is: a form sends it back
 
 
 def _text(value: str | int) -> str:

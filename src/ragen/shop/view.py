@@ -70,7 +70,7 @@ def _item(page: Page, product: Product, controls: Controls) -> Iterator[Html]:
     yield _heading(product)
     for name, choices in page.options:
         yield tag("fieldset", tag("legend", name), [_value(choice, controls) for choice in choices])
-    yield tag("p", [controls.label(label, label) for label in SUBPAGES])
+    yield tag("nav", [controls.label(label, label) for label in SUBPAGES])
     yield tag("p", controls.label(BUY, BUY, style="buy"))
 
 
