@@ -7,6 +7,7 @@ from tests.report.browser import Browser, find_chromium
 from tests.shop.conftest import EVIL
 
 from ragen.envs import environment_factory
+from ragen.report.file import write_report
 
 pytestmark = [
     pytest.mark.full,
@@ -19,7 +20,7 @@ def browser():
     with Browser() as opened:
         yield opened
         assert opened.errors == []
-        assert all(url.startswith(("data:", "http://127.0.0.1:")) for url in opened.requests)
+        assert all(url.startswith(("data:", "file:", "http://127.0.0.1:")) for url in opened.requests)
 
 
 def press(browser, label):
@@ -99,6 +100,29 @@ def test_a_stored_episode_is_turned_with_the_arrow_keys(browser, make_run, repla
         browser.press("ArrowRight")
         browser.follow(lambda: browser.press("ArrowLeft"))
         assert browser.text(".clicked") == "Buy Now"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_report_draws_the_pages(browser, make_run, evil, tmp_path, dark):
+    browser.dark(dark)
+    run = make_run(**evil)
+    turns = run.trajectories()[0].trajectory.turns
+    write_report([run], tmp_path / "report.html")
+    browser.open(f"{(tmp_path / 'report.html').as_uri()}#rollouts/0/1/0")
+    browser.wait("document.querySelector('#reader .shop')")
+    assert browser.text(".shopscore").startswith("Score ")
+    seen = []
+    for _ in turns:
+        browser.press(",")
+        seen.append(browser.run("document.querySelector('.shop').getAttribute('aria-label')"))
+        assert browser.run("document.querySelectorAll('.shop .clicked').length") == 1
+    assert seen[-1] == "Shop: search"
+    assert seen[0] == "Shop: item"
+    search = turns[0].actions[0]
+    assert browser.text(".shopfield") in search
+    browser.press(".")
+    assert "<script>alert(1)</script>" in browser.text(".shop")
+    assert browser.run("document.querySelectorAll('.shop script, .shop img, .shop form').length") == 0
 
 
 def test_pages_fit_a_narrow_window(browser, shopping, make_run, replaying):
