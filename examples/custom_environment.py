@@ -7,7 +7,6 @@ The class is all that training needs; docs/environments.md says what each method
 """
 
 import ragen
-from ragen.envs import check_environment
 from ragen.seeding import derive
 
 RIGHT = "blue"  # told to nobody: only the reward teaches it
@@ -58,6 +57,8 @@ class Lock(ragen.Environment):
 
 
 if __name__ == "__main__":
+    from ragen.envs import check_environment
+
     print("contract:", check_environment(Lock) or "holds")
     result = ragen.train("bandit-starpo-s-grpo-tiny", {"steps": 20}, env=Lock)
     if result.before and result.after:

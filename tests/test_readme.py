@@ -1,15 +1,20 @@
 """The README is true: its Python example runs and trains, its file tree is complete, its links lead somewhere."""
 
+import io
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ragen.cli.main import main
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "ragen"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)  # an environment, and how to train on it
 
 
 def files_in_the_tree() -> set[str]:
@@ -41,18 +46,48 @@ def test_every_source_file_stands_in_the_file_tree_and_nothing_else() -> None:
 def test_the_python_example_trains_on_the_custom_environment(
     tmp_path: Path, ragen_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(block.splitlines()) <= 12
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    environment, training = BLOCKS
+    assert len(training.splitlines()) <= 12
+    (tmp_path / "lock.py").write_text(environment, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(compile(block, "README.md", "exec"), names)
+    exec(compile(training, "README.md", "exec"), names)
     result = names["result"]
-    sys.modules.pop("custom_environment")
+    sys.modules.pop("lock")
     assert len(result.history) == 2
     assert sum(step["update/optimizer_steps"] for step in result.history) > 0
     assert "best play 1.00" in capsys.readouterr().out
     assert (tmp_path / result.run / "checkpoints" / "latest").is_file()
+
+
+def test_the_environment_that_is_shown_is_the_example_s_and_a_short_one() -> None:
+    example = (ROOT / "examples" / "custom_environment.py").read_text(encoding="utf-8")
+    assert BLOCKS[0].strip() == example[example.index("import ragen\n") : example.index("if __name__")].strip()
+    assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 40
+
+
+def test_the_commands_on_the_environment_that_is_shown_are_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Up to what loads a model; ``runs/NAME`` stands for a run that a reader has."""
+    commands = re.findall(r"^ragen (.*lock\.py:Lock.*?)(?: +#.*)?$", README, flags=re.MULTILINE)
+    assert [line.split()[0] for line in commands] == ["play", "train"]
+    (tmp_path / "lock.py").write_text(BLOCKS[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr("sys.stdin", io.StringIO("blue\n" * 3))
+    asked: list[Any] = []
+    monkeypatch.setattr("ragen.loops.train.train", lambda config, **rest: asked.append(config.env) or Stopped())
+    assert [main(shlex.split(line)) for line in commands] == [0, 0]
+    assert "success · end: terminated · total 1" in capsys.readouterr().out
+    assert asked == [{"name": "lock.py:Lock"}]
+
+
+class Stopped:
+    """What a training came to, as far as the command line looks."""
+
+    stopped = ""
 
 
 def test_the_custom_environment_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,21 +12,21 @@ import torch
 from ragen.config import Config, load_config
 from ragen.envs import Environment
 from ragen.envs.locate import name_of
-from ragen.errors import CheckpointError, ConfigError, ModelError, reason
+from ragen.errors import ConfigError
 from ragen.loops.compose import World, build_agent, world_of
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
-from ragen.loops.evaluate import evaluate_agent
+from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
 from ragen.loops.plan import held_out_contents
 from ragen.loops.train import TrainResult
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
-from ragen.models.resolve import MADE, resolve_model
 from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory
-from ragen.runs.directory import RunDirectory, find_run
+from ragen.runs.directory import find_run
 from ragen.runs.evaluations import EvaluationDirectory, default_name
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.listening import listening
+from ragen.runs.models import checked_path, find_model
 from ragen.samplers.api import ApiSampler
 from ragen.samplers.endpoint import Endpoint
 
@@ -62,7 +62,7 @@ def train(
         RagenError: with what to do next, for anything a user can mend.
     """
     config = load_config(source, with_env(settings, env))
-    place = None if resume is None else find_run(_path("resume", resume))
+    place = None if resume is None else find_run(checked_path("resume", resume))
     with _alone(listener, progress=progress) as told:
         label = Path(source).stem if isinstance(source, str) and env is None else None
         return run_training(config, env=_own(env), listener=told, resume=place, label=label)
@@ -96,7 +96,8 @@ def evaluate(
         agent = build_agent(path, config.model, config.rollout)
         told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
         report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=told.on_progress)
-        report = replace(report, notes=(*report.notes, *_training_notes(stored, config, world)))
+        said = (*_training_notes(stored, config, world), *format_note(report, *few_valid(world, stored, str(model))))
+        report = replace(report, notes=(*report.notes, *said))
         told.on_eval(world.name, report)
     return report
 
@@ -146,39 +147,9 @@ def evaluate_api(
     return report
 
 
-def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Config | None]:
-    """The directory of a model's files, and the config of its run where it is a run, its checkpoints, or one of them.
-
-    Of a run it is the newest complete checkpoint. Raises ModelError that tells what the name could have been.
-    """
-    path = _path("the model", model)
-    try:
-        is_folder = path.is_dir()
-    except (OSError, ValueError) as error:  # no name of a file, or one that may not be looked at
-        raise ModelError(f"the model '{model}' cannot be read: {reason(error)}") from None
-    for folder in (path, Path(root) / path):
-        home = folder.parent if folder.name == "checkpoints" else folder
-        if (home / "config.yaml").is_file():
-            run = RunDirectory.open(home)
-            return run.checkpoints.latest(), run.config
-    home = path.parent.parent
-    if (path / "config.json").is_file() and (home / "config.yaml").is_file():
-        return path, RunDirectory.open(home).config
-    if is_folder and not (path / "config.json").is_file():
-        raise ModelError(
-            f"'{model}' is a directory without a model (no config.json); nor is it a run: {_near_run(path, Path(root))}"
-        )
-    try:
-        return resolve_model(str(model)), None
-    except ModelError as error:
-        if model in MADE:
-            raise
-        raise ModelError(f"{error}; nor is it a run: {_near_run(path, Path(root))}") from None
-
-
 def _training_notes(stored: Config | None, config: Config, world: World) -> tuple[str, ...]:
     """What a reader must know where a run is evaluated on instances that its training did not leave out."""
-    if stored is None or stored.env.get("name") != config.env.get("name"):
+    if stored is None or stored.env.get("name") != world.spec["name"]:
         return ()
     specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)
     played = contents(world.make, specs)
@@ -186,19 +157,6 @@ def _training_notes(stored: Config | None, config: Config, world: World) -> tupl
     if not loose:
         return ()
     return (f"{len(loose)} of {len(played)} initial states were not kept out of this run's training: it may have seen them",)
-
-
-def _near_run(path: Path, root: Path) -> str:
-    try:
-        return str(find_run(path, root))
-    except CheckpointError as error:
-        return str(error)
-
-
-def _path(what: str, value: object) -> Path:
-    if not isinstance(value, str | Path) or not str(value).strip():
-        raise ConfigError(f"{what} is {value!r}: give the path or the name of a run or model, such as 'runs/NAME'")
-    return Path(value)
 
 
 def with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:

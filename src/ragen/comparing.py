@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragen.api import EnvironmentLike, Overrides, Source, evaluate, find_model, with_env
+from ragen.api import EnvironmentLike, Overrides, Source, evaluate, with_env
 from ragen.config import load_config
 from ragen.config.load import parse_overrides
 from ragen.errors import CheckpointError, ConfigError
@@ -14,8 +14,9 @@ from ragen.loops.compose import world_of
 from ragen.metrics.comparison import Comparison, compare_reports
 from ragen.metrics.evaluation import EvalReport
 from ragen.runs.disk import read_json
-from ragen.runs.evaluations import EPISODES, REPORT
+from ragen.runs.evaluations import EPISODES, REPORT, is_evaluation
 from ragen.runs.listener import Listener
+from ragen.runs.models import find_model
 
 SHARED = ("env", "eval")  # the sections that all sides have in common; rollout settings are each run's own
 
@@ -83,10 +84,9 @@ def _stored_report(model: str | Path) -> EvalReport | None:
     file = path / REPORT
     if (path / EPISODES).is_file() and not file.is_file():
         raise CheckpointError(f"the evaluation '{path}' is not finished: repeat its command to go on, then compare")
-    if path.suffix == ".json" and path.is_file():
-        file = path
-    elif not (path / EPISODES).is_file():
+    if not is_evaluation(path):
         return None
+    file = path if path.is_file() else file
     advice = "make the evaluation again"
     values = read_json(file, advice)
     try:

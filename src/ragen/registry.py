@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from difflib import SequenceMatcher, get_close_matches
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from ragen.errors import ConfigError
@@ -38,14 +38,32 @@ def nearest(name: str, known: list[str], listing: str = "") -> str:
     return f"known: {', '.join(shown)}"
 
 
+def at_most(first: Iterable[str], total: int, what: str) -> list[str]:
+    """The ``first`` lines of ``total``, and a line that tells how many more there are.
+
+    >>> at_most(["a", "b"], 20_000, "unknown settings")
+    ['a', 'b', '… and 19,998 more unknown settings']
+    """
+    lines = list(first)
+    return lines + ([f"… and {total - len(lines):,} more {what}"] if total > len(lines) else [])
+
+
 class Registry(Generic[T]):
     """Maps names to parts of one kind; entry points of group ``ragen.<kind>s`` are loaded on the first miss.
 
     ``listing`` is how to list them all, ``own`` what makes one of a user's own known: both are told of an unknown name.
+    ``fits`` says whether something is a part of this kind.
     """
 
-    def __init__(self, kind: str, plural: str | None = None, listing: str = "", own: str = "") -> None:
-        self.kind, self.listing, self.own = kind, listing, own
+    def __init__(
+        self,
+        kind: str,
+        plural: str | None = None,
+        listing: str = "",
+        own: str = "",
+        fits: Callable[[object], bool] = callable,
+    ) -> None:
+        self.kind, self.listing, self.own, self.fits = kind, listing, own, fits
         self.group = f"ragen.{plural or kind + 's'}"
         self._items: dict[str, T] = {}
         self._entry_points_loaded = False
@@ -82,5 +100,33 @@ class Registry(Generic[T]):
         if self._entry_points_loaded:
             return
         self._entry_points_loaded = True
-        for point in entry_points(group=self.group):
-            self._items.setdefault(point.name, point.load())
+        try:
+            for point in entry_points(group=self.group):
+                self._take(point)
+        except BaseException:
+            self._entry_points_loaded = False  # said again at the next look
+            raise
+
+    def _take(self, point: EntryPoint) -> None:
+        """Load an entry point: it is a part itself, or loading it registers one of its name."""
+        told = f"the entry point '{point.name}' ({point.value}) of the group '{self.group}'"
+        try:
+            loaded = point.load()
+        except Exception as error:
+            raise ConfigError(
+                f"{told} cannot be loaded: {type(error).__name__}: {error}; mend or uninstall its package"
+            ) from error
+        if point.name in self._items:
+            return
+        others = [name for name, item in self._items.items() if loaded is item or loaded is getattr(item, "compute", item)]
+        if others:
+            raise ConfigError(
+                f"{told} loads what is registered as '{others[0]}': the two names must be the same, so name the entry point "
+                f"'{others[0]}', or register it as '{point.name}'"
+            )
+        if not self.fits(loaded):
+            raise ConfigError(
+                f"{told} gives a {type(loaded).__name__}, which is no {self.kind}, and registers none as '{point.name}'"
+                f"{f'. One of your own is known once {self.own}' if self.own else ''}"
+            )
+        self._items[point.name] = loaded

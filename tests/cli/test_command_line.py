@@ -36,6 +36,20 @@ LIGHT = [
     ["train", "bandt-starpo-grpo"],
     ["train", "bandit-starpo-grpo", "--eval.also", "[bandt]"],
     ["train", "--resume", "no-such-run"],
+    ["train", "bandit-starpo-grpo", "--model", "wrong"],
+    ["warmup", "bandit-starpo-s-grpo-tiny", "--model", "wrong"],
+    ["eval", "wrong"],
+    ["eval", "runs/wrong"],
+    ["eval", "runs/wrong/checkpoints/step-1"],
+    ["eval", "tests"],
+    ["eval", "tiny", "--steps", "5"],
+    ["eval", "tiny", "--rollout.max_tokens", "5"],
+    ["compare", "tiny", "wrong"],
+    ["compare", "tiny", "tiny", "--steps", "5"],
+    ["serve", "wrong"],
+    ["serve", "tiny", "--steps", "5"],
+    ["bench", "wrong"],
+    ["bench", "tiny", "--seed", "5"],
 ]
 
 
@@ -298,6 +312,74 @@ def test_a_name_that_is_no_run_and_no_model_says_both_and_the_nearest_run(comman
         assert part in captured.out + captured.err
 
 
+def test_a_path_beside_runs_is_no_name_of_the_hub(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ragen.models.resolve.resolve_model", lambda name: pytest.fail("the hub must not be asked"))
+    for folder in ("runs", "elsewhere"):
+        (tmp_path / folder / "first-run").mkdir(parents=True)
+        (tmp_path / folder / "first-run" / "config.yaml").write_text("")
+        assert main(["eval", f"{folder}/frist-run"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: model '{folder}/frist-run' is not a directory; nor is it a run: ")
+    assert "did you mean 'first-run'?" in said
+
+
+VAIN = {
+    "eval": ["steps", "optim.learning_rate", "rollout.groups", "rollout.temperature", "eval.also", "loss.name"],
+    "eval --api http://localhost:1 --model n": [
+        "steps",
+        "run.threads",
+        "model.dtype",
+        "eval.batch",
+        "rollout.force_think",
+    ],
+    "compare": ["filter.value", "warmup.data", "run.name"],
+    "serve": ["eval.episodes", "env.max_turns", "run.threads"],
+    "bench": ["rollout.groups", "env.max_turns"],
+}
+
+
+@pytest.mark.parametrize(("command", "key"), [(command, key) for command, keys in VAIN.items() for key in keys])
+def test_a_setting_that_means_nothing_to_a_command_is_refused_with_those_that_count(command, key, capsys):
+    first, *rest = command.split()
+    words = [first, *rest, *([] if rest else ["tiny"] * (2 if first == "compare" else 1))]
+    section, _, name = key.rpartition(".")
+    forms = [[f"--{key}", "1"], [f"--{key}=1"]]
+    if section and f"--{section}" not in words:  # with --api, --model is the name there
+        forms.append([f"--{section}", f"{{{name}: 1}}"])
+    forms += [["--loss", "dpo"]] if key == "loss.name" else []
+    for form in forms:
+        assert main([*words, *form]) == 2
+        said = capsys.readouterr().err
+        if key.startswith("env."):
+            assert f"to ragen {first}" in said
+        else:
+            assert (
+                f"setting '{key}' means nothing to ragen {first}: leave it out. The settings that count there are " in said
+            )
+
+
+def test_all_settings_that_mean_nothing_are_told_at_once(capsys):
+    assert main(["eval", "tiny", "--steps", "5", "--optim.learning_rate", "1", "--eval.seed", "3"]) == 2
+    assert "settings 'steps', 'optim.learning_rate' mean nothing to ragen eval: leave them out" in capsys.readouterr().err
+
+
+def test_every_setting_that_an_evaluation_is_made_of_counts_and_is_one():
+    """Against the settings that make the results of an API model's evaluation what they are."""
+    from ragen.cli.evaluate import COUNTING, COUNTING_OF_API
+    from ragen.config import load_config
+    from ragen.config.paths import fields
+    from ragen.loops.compose import world_of
+    from ragen.loops.endpoint import evaluation_settings
+    from ragen.samplers.endpoint import Endpoint
+
+    config = load_config({})
+    made_of = evaluation_settings(world_of(config), config, Endpoint("http://localhost"), "m")
+    named = {f"{section}.{name}" for section in ("eval", "rollout") for name in made_of[section]}
+    assert named | {"env", "plugins"} == set(COUNTING_OF_API)
+    assert set(COUNTING_OF_API) < set(COUNTING) <= set(fields())
+
+
 OPTIONS = {"--resume": True, "--quiet": False, "-h": False}
 
 
@@ -336,6 +418,55 @@ def test_envs_tells_each_setting_with_value_and_meaning(capsys):
         text = capsys.readouterr().out
         for field in environments.get(name).cls.settings_class.model_fields:
             assert f"  {field} = " in text
+        told = text.partition("\n\nSettings (--env.NAME VALUE):\n")[0]
+        assert [
+            mark for mark in ("`", "**", ":class:", "Arguments", "Settings", "module", "docstring") if mark in told
+        ] == []
+        for part in ("\n- Actions: ", "\n- Observation: ", "\n- Rewards", "\n- End: ", "\n- Instances: "):
+            assert part in told
+
+
+OWN = '''"""Text for who reads the file."""
+import ragen
+from ragen.envs import Environment
+
+class Short(ragen.EnvSettings):
+    max_turns: int = 3
+
+class Plain(Environment):
+    def reset(self, *, instance_seed, dynamics_seed):
+        return ragen.Observation("s")
+    def step(self, action):
+        return ragen.Step("s", 0.0, terminated=True)
+    def actions(self):
+        return ("a", "b")
+    def instructions(self):
+        return "do"
+    success = False
+
+class Told(Plain):
+    """Go to :class:`Plain`, or **not**:
+
+    - ``a`` and `b`; 2 ** 3 ** 4 stays.
+    """
+    settings_class = Short
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "turns"),
+    [("Plain", "", 5), ("Told", "Go to Plain, or not:\n\n- a and b; 2 ** 3 ** 4 stays.\n\n", 3)],
+)
+def test_envs_tells_of_an_own_class_what_its_own_text_says_without_markup(
+    name: str, text: str, turns: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    assert main(["envs", f"{file}:{name}"]) == 0
+    head, _, settings = capsys.readouterr().out.partition("Settings (--env.NAME VALUE):\n")
+    assert head == f"{file}:{name}: an environment of your own\n\n{text}"
+    assert settings.splitlines()[:2] == [f"  max_turns = {turns}", "      policy replies an episode at most"]
 
 
 def test_presets_lists_those_of_an_environment_and_says_a_word_on_each_method(capsys: pytest.CaptureFixture[str]) -> None:
@@ -358,3 +489,20 @@ def test_an_environment_in_a_file_can_be_played_and_told(
     example = Path(__file__).parents[2] / "examples" / "custom_environment.py"
     assert main([command, f"{example}:Lock"]) == 0
     assert ("bolts are open" if command == "play" else "max_turns = 3") in capsys.readouterr().out
+
+
+def test_an_environment_that_a_plugin_registers_is_known_to_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ragen.envs import environments
+
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr(environments, "_items", dict(environments._items))
+    file = tmp_path / "registers.py"
+    file.write_text(
+        f"{OWN}\nfrom ragen.envs import environments\nfrom ragen.envs.registry import EnvPreset\n"
+        "environments.register('told')(EnvPreset(Told, 'told'))\n"
+    )
+    words = ["train", "bandit-starpo-grpo-tiny", "--plugins", str(file), "--env", "told", "--model", "no-such-model"]
+    assert main(words) == 2  # what comes after the environment is looked up
+    assert "model 'no-such-model' is not a directory" in capsys.readouterr().err

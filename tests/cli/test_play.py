@@ -39,8 +39,9 @@ def test_settings_of_the_environment_apply(monkeypatch, capsys):
 
 def test_several_actions_penalties_and_the_end_of_input(monkeypatch, capsys):
     text = play(monkeypatch, capsys, "jump\n||\nUp || Up\n", "sokoban")
-    assert "did nothing: reward 0 and -0.1 for the format (1 not among the actions)" in text
-    assert "did nothing: reward 0 and -0.1 for the format (no valid answer)" in text
+    words = "the actions are: Up, Down, Left, Right"
+    assert f"did nothing: reward 0 and -0.1 for the format ('jump' is no action; {words})" in text
+    assert f"did nothing: reward 0 and -0.1 for the format (no action was named; {words})" in text
     assert "did Up || Up: reward -0.2" in text
     assert "'jump'" in text
     assert text.rstrip().endswith("left.")
@@ -76,7 +77,14 @@ def test_an_empty_line_costs_nothing(monkeypatch, capsys, blank):
 
 
 def test_what_was_wrong_with_the_last_turn_is_told_though_no_prompt_follows(monkeypatch, capsys):
-    assert "(1 not among the actions)" in play(monkeypatch, capsys, "hm\n", "bandit")
+    text = play(monkeypatch, capsys, "hm\n", "bandit")
+    actions = text.partition("('hm' is no action; the actions are: ")[2].partition(")")[0]
+    assert sorted(actions.split(", ")) == ["Dragon", "Phoenix"]
+
+
+def test_several_words_that_are_no_actions_are_named_beside_what_was_done(monkeypatch, capsys):
+    text = play(monkeypatch, capsys, "hop || Up || jump\n", "sokoban")
+    assert "did Up: reward -0.1 ('hop', 'jump' are no actions; the actions are: Up, Down, Left, Right)" in text
 
 
 def test_the_hint_to_type_actions_only_stands_below_each_prompt_and_names_no_separator_where_one_action_is_allowed(

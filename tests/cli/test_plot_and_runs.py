@@ -101,7 +101,32 @@ def test_before_and_after_differ_by_their_marks_and_runs_by_their_colours(root, 
     assert [line.get_xdata()[0] for line in squares] == [0.5, 2.5, 3.5] * 2
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
-    assert sorted(names) == ["evaluation after", "evaluation before", "one", "two"]  # each once
+    assert names == [  # each once
+        "one",
+        "two",
+        "evaluation before training (95 % interval)",
+        "evaluation during or after training (95 % interval)",
+    ]
+
+
+def test_the_temperatures_of_training_and_evaluation_are_told(root, monkeypatch):
+    for name, heat in (("one", 0.5), ("two", 0)):
+        run = make(root, name)
+        for file in (run.path / "eval").glob("*.json"):
+            told = {"temperature": 0.25 if file.stem == "before" else heat}
+            file.write_text(json.dumps(json.loads(file.read_text()) | told))
+    figure = panels_of(monkeypatch, "one", "two")
+    assert figure.axes[0].get_title() == "success in training, T = 1"
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names[2:] == [
+        "evaluation before training (T = 0.25, 95 % interval)",
+        "evaluation during or after training (T = 0 or 0.5, 95 % interval)",
+    ]
+
+
+def test_a_run_without_evaluations_has_no_squares_explained(root, monkeypatch):
+    run = make(root, "one", evaluations=())
+    assert [text.get_text() for text in panels_of(monkeypatch, str(run.path)).legends[0].get_texts()] == ["one"]
 
 
 @pytest.mark.parametrize("name", ["curve.png", "deep/er/x.PNG", "x.svg", "x.pdf"])
@@ -193,3 +218,14 @@ def test_a_damaged_run_does_not_hide_the_others(root, capsys, file):
 def test_no_runs_says_how_to_make_one(root, capsys):
     assert main(["runs"]) == 2
     assert "ragen train" in capsys.readouterr().err
+
+
+def test_an_environment_of_a_file_is_named_without_its_folders(root, capsys, monkeypatch):
+    run = make(root, "one")
+    place = f"{root}/a/long/path/my_env.py:MyEnv"
+    stored = run.path / "config.yaml"
+    stored.write_text(stored.read_text().replace("name: bandit", f"name: {place}"))
+    assert main(["runs"]) == 0
+    assert "one  my_env.py:MyEnv  StarPO-S" in capsys.readouterr().out
+    assert panels_of(monkeypatch, "one").get_suptitle().startswith("my_env.py:MyEnv · tiny")
+    assert place in stored.read_text()

@@ -182,3 +182,32 @@ def test_a_damaged_tokenizer_is_told(run, capsys):
     (run.checkpoints.path(2) / "tokenizer.json").write_text("{")
     assert main(["show", str(run.path)]) == 2
     assert "cannot be read as a tokenizer" in capsys.readouterr().err
+
+
+FLAT = "within each group all episodes had the same {}, so none was better than another"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "returns", "said"),
+    [
+        ({"filter/kept_groups": 0.0, "update/optimizer_steps": 0.0}, "total", "nothing was trained in this step: " + FLAT),
+        ({"filter/kept_groups": 0.0}, "task", "nothing was trained in this step: " + FLAT),
+        ({"filter/kept_groups": 0.0, "update/optimizer_steps": 4.0}, "total", "only demonstrations were trained on"),
+        ({"filter/kept_groups": 2.0}, "total", None),
+        (None, "total", None),
+    ],
+)
+def test_a_step_in_which_nothing_was_trained_says_so_and_why(run, capsys, metrics, returns, said):
+    stored = run.path / "config.yaml"
+    stored.write_text(stored.read_text().replace("returns: total", f"returns: {returns}"))
+    if metrics is not None:
+        run.append_metrics(2, metrics)
+    run.append_metrics(3, {"filter/kept_groups": 0.0})
+    assert main(["show", str(run.path), "--step", "2", "--limit", "1"]) == 0
+    second = capsys.readouterr().out.splitlines()[1]
+    if said is None:
+        assert second.startswith("sampled tokens:")
+    else:
+        assert second.startswith(said.format("return" if returns == "total" else "task return"))
+    assert main(["show", str(run.path), "--step", "1", "--limit", "1"]) == 0
+    assert "trained in this step" not in capsys.readouterr().out

@@ -1,6 +1,8 @@
 """Every way to give settings, words, files and Python values alike; values that would only fail later are refused."""
 
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 import torch
 
 from ragen.config import Config, load_config
+from ragen.config.yaml_text import CoreLoader, parse_yaml
+from ragen.envs import environment_factory
 from ragen.errors import ConfigError
 
 BASE = "frozen_lake-starpo-s-grpo-small"
@@ -184,3 +188,76 @@ def test_a_link_that_leads_nowhere_is_not_the_file_that_was_meant(tmp_path: Path
     (tmp_path / "mine2.yaml").symlink_to("gone")
     with pytest.raises(ConfigError, match="No such file or directory; give a YAML file"):
         load_config(tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize("section", ["", "rollout.", "env."])
+def test_of_very_many_unknown_keys_the_first_are_named_and_the_rest_counted(section: str, tmp_path: Path) -> None:
+    file = tmp_path / "many.yaml"
+    file.write_text(f"preset: {BASE}\n" + "".join(f"{section}key{number}: 1\n" for number in range(2000)))
+
+    def read() -> None:
+        environment_factory(load_config(file).env)
+
+    with pytest.raises(ConfigError) as error:
+        read()
+    lines = str(error.value).splitlines()
+    assert [line.partition(":")[0] for line in lines[:15]] == [f"unknown setting '{section}key{n}'" for n in range(15)]
+    assert len(lines) == 16
+    assert lines[15].startswith("… and 1,985 more")
+
+
+def test_all_of_a_few_wrong_keys_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(BASE, {"step": 1, "rollout.group": 2})
+    told = {line.partition(":")[0] for line in str(error.value).splitlines()}
+    assert told == {"unknown setting 'step'", "unknown setting 'rollout.group'"}
+
+
+@pytest.mark.parametrize("section", ["", "rollout.", "a.b."])
+def test_the_work_of_reading_settings_grows_as_their_number(section: str) -> None:
+    """Counted in lines of Python that run in the modules of ``ragen.config``."""
+
+    def lines(count: int) -> int:
+        ran = 0
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal ran
+            ran += event == "line"
+            return line
+
+        def call(frame: FrameType, event: str, argument: Any) -> Any:
+            return line if "/ragen/config/load" in frame.f_code.co_filename else None
+
+        before = sys.gettrace()
+        sys.settrace(call)
+        try:
+            with pytest.raises(ConfigError):
+                load_config({f"{section}key{number}": 1 for number in range(count)})
+        finally:
+            sys.settrace(before)
+        return ran
+
+    assert lines(1600) < 2.5 * lines(800)
+
+
+def test_keys_of_a_mapping_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    class Key(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)  # type: ignore[no-any-return]
+
+    construct = CoreLoader.construct_object
+
+    def counting(self: CoreLoader, node: Any, deep: bool = False) -> Any:
+        made = construct(self, node, deep=deep)
+        return Key(made) if isinstance(made, str) else made
+
+    monkeypatch.setattr(CoreLoader, "construct_object", counting)
+    assert len(parse_yaml("".join(f"key{number}: 1\n" for number in range(500)), "x")) == 500
+    assert compared < 5000

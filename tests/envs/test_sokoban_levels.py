@@ -15,11 +15,20 @@ from ragen.errors import ConfigError
 LETTERS = {"u": UP, "d": DOWN, "l": LEFT, "r": RIGHT}
 
 
+ORIGINS = {
+    "cavepacker_maps.tgz": "the folder maps of Debian's package cavepacker-data (`apt-get download cavepacker-data`, "
+    "`dpkg-deb -x cavepacker-data_*.deb .`, `tar czf cavepacker_maps.tgz -C usr/share/games/cavepacker maps`)",
+    "unfiltered_valid_000.txt": "unfiltered/valid/000.txt of the repository google-deepmind/boxoban-levels",
+}
+
+
 def data(name):
     root = Path(os.environ.get("RAGEN_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
     path = root / "sokoban" / name
     if not path.exists():
-        pytest.skip(f"{path} is absent (set RAGEN_DATA)")
+        pytest.skip(
+            f"no {name}: it is {ORIGINS[name]}; put it into a folder `sokoban` and set RAGEN_DATA to what holds that"
+        )
     return path
 
 

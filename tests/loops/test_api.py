@@ -12,6 +12,9 @@ import ragen.api as api
 from ragen.config import load_config
 from ragen.envs import EnvSettings, Observation, Step
 from ragen.errors import ConfigError, RagenError
+from ragen.loops.compose import build_world
+from ragen.loops.evaluate import few_valid, format_note
+from ragen.metrics.evaluation import EvalReport
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Silent
 
@@ -24,6 +27,11 @@ QUICK: dict[str, Any] = {
     "eval.episodes": 2,
     "steps": 1,
 }
+
+
+EMPTY: dict[str, Any] = dict.fromkeys(
+    ("success_interval", "return_interval", "notes", "instances", "outcomes", "returns"), ()
+) | {"players": {}, "endpoint": {}}
 
 
 class GuessSettings(EnvSettings):
@@ -54,6 +62,32 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     calls: list[tuple[Any, Any]] = []
     monkeypatch.setattr(api, "run_training", lambda config, *, env, **rest: calls.append((config, env)))
     return calls
+
+
+NEVER = "below 0.5: the model may never have been taught this reply format; next: ragen warmup PRESET --model m --env bandit"
+LOST = "below 0.5: the run's warm-up was too short, or training has lost the format; next: a new run with more --warmup.d"
+
+
+@pytest.mark.parametrize(
+    ("valid", "trained", "env", "said"),
+    [
+        (0.49, None, "bandit", NEVER),
+        (0.0, {}, "bandit", "below 0.5: the run had no warm-up; next: a new run with --warmup.data format"),
+        (0.2, {"warmup.data": "format"}, "bandit", LOST),
+        (0.2, {}, "frozen_lake", "below 0.5: the run was trained on bandit, not on frozen_lake; next: train on it"),
+        (0.2, {"env.name": "/a/b/x.py:X"}, "bandit", "below 0.5: the run was trained on x.py:X, not on bandit"),
+        (0.5, {}, "frozen_lake", None),
+        (float("nan"), None, "bandit", None),
+    ],
+)
+def test_few_valid_replies_are_told_with_why_that_may_be_and_what_to_do(
+    valid: float, trained: dict[str, Any] | None, env: str, said: str | None
+) -> None:
+    report = EvalReport.from_dict(dict.fromkeys(EvalReport.__annotations__, 0) | EMPTY | {"valid_format": valid})
+    stored = None if trained is None else load_config({"env": {"name": "bandit"}} | trained)
+    notes = format_note(report, *few_valid(build_world({"name": env}), stored, "m"))
+    assert len(notes) == (said is not None)
+    assert said is None or notes[0].startswith(f"valid format is {said}")
 
 
 def test_env_settings_reach_a_class_of_ones_own_and_the_preset_s_do_not(given: list[tuple[Any, Any]]) -> None:

@@ -153,6 +153,27 @@ def test_long_phases_speak_up_now_and_then_with_the_time_left(monkeypatch):
     assert spoken[0].strip() == "warm-up: 10/100, about 1 min 30 s left"
 
 
+@pytest.mark.parametrize(
+    ("done", "total", "said"), [(199, 200, "nearly done"), (99, 100, "nearly done"), (10, 11, "about 1 s left")]
+)
+def test_the_end_of_a_phase_is_not_zero_seconds_away(done, total, said, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    file = io.StringIO()
+    listener = module.make_listener(console=Console(file=file, width=120))
+    listener.on_phase("train", total)
+    now[0] = 10.0
+    listener.on_progress(done)
+    assert file.getvalue().splitlines()[-1].strip() == f"train: {done}/{total}, {said}"
+
+
+def test_the_start_tells_an_environment_of_a_file_without_its_folders(tmp_path):
+    file = tmp_path / "my_env.py"
+    config = load_config("bandit-starpo-s-grpo-tiny", {"env.name": f"{file}:MyEnv"})
+    (first, *_) = module.start_lines(config, None)
+    assert first.startswith("my_env.py:MyEnv · tiny · ")
+
+
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_n15_no_line_of_the_table_or_an_evaluation_is_wider_than_a_terminal_of_80(width):
     assert len(module.header()) == len(module.step_line(1, METRIC_VALUES)) == module.LINE <= 78
@@ -178,6 +199,7 @@ def test_n17_the_start_tells_method_sizes_steps_and_rate():
         (Result(), "ragen train --resume runs/one --steps 6", "--steps N"),
         (Result(stopped="interrupted", planned=40, after=None), "--resume runs/one   (to step 40)", "--steps"),
         (Result(stopped="interrupted", planned=40, after=None), "interrupted after step 3", "→"),
+        (Result(stopped="interrupted", after=None), "--resume runs/one   (only evaluations are missing)", "to step"),
         (
             Result(stopped="stopped: every group was flat", planned=40, history=({"rollout/valid_format": 0.0},)),
             "valid format was 0.000",

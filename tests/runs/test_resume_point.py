@@ -129,6 +129,34 @@ def test_b30_a_damaged_file_of_the_run_is_named_before_anything_is_loaded(run, n
         go_on(run)
 
 
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ([], "lacks 10 of the 10 steps done (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)"),
+        ([*range(3, 11)], "lacks 2 of the 10 steps done (1, 2)"),
+        ([*range(1, 7), 11, 12], "lacks 4 of the 10 steps done (7, 8, 9, 10)"),
+        (None, "lacks 10 of the 10 steps done"),
+    ],
+)
+def test_metrics_that_lack_steps_are_refused_with_the_file_and_the_steps_and_nothing_is_written(run, left, told):
+    file = run.path / "metrics.jsonl"
+    if left is None:
+        file.unlink()
+    else:
+        file.write_text("".join(json.dumps({"step": step}) + "\n" for step in left))
+    before = files(run)
+    with pytest.raises(CheckpointError) as error:
+        go_on(run)
+    assert f"'{file}' {told}" in str(error.value)
+    assert f"--model {run.checkpoints.path(10)} --warmup.data none" in str(error.value)
+    assert files(run) == before
+
+
+def test_steps_recorded_after_the_checkpoint_are_no_obstacle(run):
+    run.append_metrics(11, {"x": 1.0})
+    assert go_on(run).step == 10
+
+
 MANIFESTS = [
     "5",
     "[]",

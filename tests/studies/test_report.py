@@ -6,6 +6,7 @@ import re
 import pytest
 
 from ragen.errors import CheckpointError
+from ragen.studies import figure
 from ragen.studies.content import Content
 from ragen.studies.figure import bands
 from ragen.studies.page import html_page
@@ -174,3 +175,22 @@ def test_no_text_of_a_report_is_taken_for_html():
     page = html_page(content)
     assert "<i>" not in page
     assert page.count("&lt;i&gt;&amp;") == 2 + 2 + 1 + 3 + 1 + 2
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 11, 200])
+def test_ticks_are_whole_steps_heights_begin_at_zero_and_every_curve_is_seen(plan, place, make_done, monkeypatch, steps):
+    drawn = []
+    monkeypatch.setattr(figure, "_svg", lambda picture: drawn.append(picture) or "")
+    run = plan.variants[0].runs[0]
+    values = [0.2 + 0.5 * step / steps for step in range(steps)]
+    make_done(run, 1, 3, values, **{"rollout/return_std": values, "update/grad_norm": [1e3 * value for value in values]})
+    figure.draw(plan, {run.name: place.record(run)})
+    for panel in drawn[0].subfigs[0].axes:
+        drawn[0].draw_without_rendering()
+        low, high = panel.get_xlim()
+        ticks = [tick for tick in panel.get_xticks() if low <= tick <= high]
+        assert ticks == [int(tick) for tick in ticks]
+        assert 1 <= len(ticks) <= 8
+        assert panel.get_ylim()[0] == 0
+        (line,) = panel.get_lines()
+        assert (line.get_marker() == "o") == (steps < 5)

@@ -49,6 +49,11 @@ class Rule(Generic[T]):
         }
 
 
+def is_rule(part: object) -> bool:
+    """Whether it is a rule, which a bare function is not before it is registered."""
+    return isinstance(part, Rule)
+
+
 def registered(registry: Registry[Rule[T]], name: str, *traits: str) -> Callable[[F], F]:
     """Decorator that registers a function as a rule of this name."""
 

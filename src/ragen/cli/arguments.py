@@ -89,6 +89,28 @@ def refuse_model(overrides: Sequence[str], given: str) -> None:
         raise ConfigError(f"--model means nothing here: the model is {given}; give the other model in its place")
 
 
+def refuse_without_effect(command: str, overrides: Sequence[str], counting: Sequence[str]) -> None:
+    """Raise ConfigError for overrides of settings that the command does not read, and of those that do not exist.
+
+    ``counting`` are the settings it reads; a section's name stands for all that is in it.
+    """
+    from ragen.config.load import parse_overrides
+    from ragen.config.paths import fields, sections, unknown
+    from ragen.config.settings import leaves
+
+    keys = [key for pair in parse_overrides(overrides) for key, _ in leaves(dict([pair]))]
+    given = dict.fromkeys(f"{key}.name" if f"{key}.name" in fields() else key for key in keys)
+    known = {*fields(), *sections()}
+    if strangers := [key for key in given if key not in known and not key.startswith("env.")]:
+        raise ConfigError(unknown(strangers[0]))
+    if vain := [key for key in given if key not in sections() and not {key, key.partition(".")[0]} & set(counting)]:
+        read = ", ".join(f"{key}.*" if key == "env" else key for key in counting)
+        named = ", ".join(f"'{key}'" for key in vain)
+        said = f"settings {named} mean nothing" if len(vain) > 1 else f"setting {named} means nothing"
+        leave = "leave them out" if len(vain) > 1 else "leave it out"
+        raise ConfigError(f"{said} to {command}: {leave}. The settings that count there are {read}")
+
+
 def writable(option: str, name: str) -> Path:
     """The file or new directory that an option names, checked before any long work; its folder is made.
 

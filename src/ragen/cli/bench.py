@@ -6,12 +6,11 @@ counts as lost time.
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ragen.cli.arguments import positive, refuse_model
-from ragen.errors import ConfigError
+from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
 
 if TYPE_CHECKING:
     from ragen.loops.bench import StepBench, StepTimes
@@ -39,11 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the table."""
-    from ragen.api import find_model
     from ragen.config import load_config
+    from ragen.runs.models import find_model
 
     refuse_model(overrides, "the argument MODEL")
-    _refuse_others(overrides)
+    refuse_without_effect("ragen bench", overrides, _SETTINGS)
     config = load_config({}, [*overrides, f"--model.name={args.model}"])
     path, _ = find_model(args.model)
 
@@ -75,20 +74,6 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     _table(bench, times[1:], rates[dtype], args)
     _environments()
     return 0
-
-
-def _refuse_others(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for a setting that would change nothing here."""
-    from ragen.config.load import parse_overrides
-
-    for key, value in parse_overrides(overrides):
-        keys = [f"{key}.{name}" for name in value] if isinstance(value, Mapping) else [key]
-        for name in keys:
-            if name not in _SETTINGS:
-                raise ConfigError(
-                    f"setting '{name}' means nothing to ragen bench: it takes {', '.join(_SETTINGS)}, and the sizes that "
-                    "ragen bench --help lists"
-                )
 
 
 def _short(dtype: object) -> str:

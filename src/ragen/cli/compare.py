@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
-from ragen.cli.arguments import refuse_model, writable_file
-from ragen.cli.evaluate import add_evaluation_options, evaluation_words
+from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
+from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
 from ragen.cli.sources import check_source
 
 if TYPE_CHECKING:
@@ -39,10 +39,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Evaluate what is not evaluated yet, and print the comparison."""
     refuse_model(overrides, "one of the arguments")
+    refuse_without_effect("ragen compare", overrides, COUNTING)
     if args.preset is not None:
         check_source(args.preset)
     table = writable_file("--csv", args.csv) if args.csv else None
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
+    from ragen.runs.evaluations import is_evaluation
+    from ragen.runs.models import check_model
+
+    for model in args.models:  # a wrong name shows before torch is loaded
+        if not is_evaluation(Path(model)):
+            check_model(model)
     from ragen.comparing import compare
     from ragen.runs.events import plain
     from ragen.runs.listening import listening

@@ -94,9 +94,9 @@ def _disk(config: Any) -> Iterator[Finding]:
 
 
 def _model(config: Any, name: str, device: "torch.device") -> Iterator[Finding]:
-    from ragen.api import find_model
     from ragen.models.load import load_tokenizer, read_config
     from ragen.models.memory import model_size
+    from ragen.runs.models import find_model
 
     trust = config.model.trust_remote_code
     try:

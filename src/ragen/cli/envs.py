@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Sequence
 
@@ -16,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the list or the table."""
     del overrides
-    from ragen.envs import environments, find_environment
+    from ragen.envs import EnvSettings, environments, find_environment
 
     if not args.name:
         width = max(map(len, environments.names()))
@@ -29,15 +30,23 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     else:
         found = find_environment({"name": args.name})
         cls, settings, about = type(found.make()), found.settings, "an environment of your own"
-    sys.stdout.write(f"{args.name}: {about}\n\n{_about(cls)}\n\nSettings (--env.NAME VALUE):\n")
+    text = _plain(inspect.cleandoc(cls.__doc__ or ""))
+    sys.stdout.write("\n\n".join(filter(None, (f"{args.name}: {about}", text, "Settings (--env.NAME VALUE):"))) + "\n")
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         default = "" if value == field.default else f" (preset; the environment's own default is {field.default!r})"
-        sys.stdout.write(f"  {name} = {value!r}{default}\n      {field.description or ''}\n")
+        sys.stdout.write(f"  {name} = {value!r}{default}\n")
+        common = EnvSettings.model_fields.get(name, field)  # a class that gives only another default drops the description
+        if meaning := field.description or common.description:
+            sys.stdout.write(f"      {meaning}\n")
     return 0
 
 
-def _about(cls: type) -> str:
-    """The class's text, then its module's (rules, rewards, instances)."""
-    texts = (inspect.getdoc(cls), inspect.getdoc(sys.modules[cls.__module__]))
-    return "\n\n".join(filter(None, texts))
+def _plain(text: str) -> str:
+    """A docstring without its markup: reStructuredText's roles and literals are their words.
+
+    >>> _plain("Play :class:`Lock`: ``Left`` or `Right`, **never** both.")
+    'Play Lock: Left or Right, never both.'
+    """
+    text = re.sub(r":\w+(?::\w+)?:(?=`)", "", text)
+    return re.sub(r"(``|`|\*\*)(?=\S)(.+?)(?<=\S)\1", r"\2", text, flags=re.DOTALL)

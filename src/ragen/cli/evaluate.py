@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
-from ragen.cli.arguments import refuse_model, writable_file
+from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
 from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
 from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
@@ -15,6 +15,15 @@ from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
 OVERRIDES: str | None = _ABOUT
 _SHORT = ("episodes", "samples", "temperature", "seed")
 _ENDPOINT = ("key_env", "concurrency", "timeout", "retries", "patience", "body", "price_in", "price_out")
+_ROLLOUT = ("max_new_tokens", "max_trajectory_tokens", "stop_strings", "context", "window", "thinking", "format_penalty")
+COUNTING_OF_API = ("env", "plugins", *(f"eval.{name}" for name in _SHORT), *(f"rollout.{name}" for name in _ROLLOUT))
+COUNTING = (
+    *COUNTING_OF_API,
+    "eval.batch",
+    *(f"rollout.{name}" for name in ("max_context", "force_think")),
+    *(f"model.{name}" for name in ("device", "dtype", "trust_remote_code")),
+    "run.threads",
+)  # the settings that an evaluation reads
 _WITH_API = ("api_model", "name", *_ENDPOINT)
 
 
@@ -69,8 +78,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     refuse_model(overrides, f"the first argument ({args.model})" if endpoint is None else f"--model ({args.api_model})")
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
     words = evaluation_words(args, overrides)
+    refuse_without_effect("ragen eval", overrides, COUNTING if endpoint is None else COUNTING_OF_API)
     if args.preset is not None:
         check_source(args.preset)
+    _check(args, words)
     from ragen.api import evaluate, evaluate_api
     from ragen.runs.listening import listening
 
@@ -83,6 +94,16 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
             )
     _report(report, args, out)
     return 0
+
+
+def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Raise RagenError for a wrong setting or name: it shows before torch is loaded."""
+    from ragen.config import load_config
+    from ragen.runs.models import check_model
+
+    load_config(args.preset if args.preset is not None else {}, words)
+    if args.api is None:
+        check_model(args.model)
 
 
 def _endpoint(args: argparse.Namespace) -> Endpoint | None:

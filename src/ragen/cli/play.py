@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ragen.episode import Completion, StopReason, Turn
 from ragen.errors import ConfigError, EnvironmentFault
-from ragen.text.parser import SEPARATOR
+from ragen.registry import MANY
+from ragen.text.parser import SEPARATOR, parse_reply
 from ragen.tools.call import CALL, END_CALL, FINAL, Call
 
 if TYPE_CHECKING:
@@ -58,11 +59,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
             say("\nleft.")
             return 0
         tools = env.tools()
-        words = completed(typed, env) if tools is None else called(typed, tools)
-        text = wrapped(words, thinking=thinking)
+        typed = completed(typed, env) if tools is None else called(typed, tools)
+        text = wrapped(typed, thinking=thinking)
+        known = env.forms() if tools is None else ()  # what is wrong with a call, its answer tells
+        unknown = [part for part in parse_reply(text, thinking=thinking).actions if known and env.match(part) is None]
         runner.apply(Completion((), (), (), text, StopReason.END))
         if runner.turns:
-            say(_told(runner.turns[-1]))
+            say(_told(runner.turns[-1], unknown, known))
     _ending(runner, best)
     return 0
 
@@ -130,11 +133,17 @@ def _read() -> str | None:
     return None
 
 
-def _told(turn: Turn) -> str:
+def _told(turn: Turn, unknown: Sequence[str], known: Sequence[str]) -> str:
+    """What a turn did and paid; of what was typed in vain, the words and those that would have counted."""
     penalty = f" and {turn.penalty:g} for the format" if turn.penalty else ""
     done = f" {SEPARATOR} ".join(turn.actions) if turn.actions else "nothing"
-    unknown = f" ({turn.invalid_actions} not among the actions)" if turn.invalid_actions else ""
-    why = unknown or ("" if turn.valid else " (no valid answer)")
+    listed = f"the actions are: {', '.join(known[:MANY])}{', …' if len(known) > MANY else ''}"
+    why = ""
+    if unknown:
+        typed = ", ".join(f"'{word}'" for word in unknown)
+        why = f" ({typed} {'is no action' if len(unknown) == 1 else 'are no actions'}; {listed})"
+    elif not turn.valid and known:
+        why = f" (no action was named; {listed})"
     return f"— did {done}: reward {turn.reward:g}{penalty}{why}\n"
 
 

@@ -3,7 +3,7 @@
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ OVERRIDES: str | None = None
 FORMATS = (".png", ".svg", ".pdf")
 MARGIN = 0.1  # of the height, above the highest point
 CURVES = (  # metric, title, lowest possible value
-    ("rollout/success", "success", 0.0),
+    ("rollout/success", "success in training", 0.0),
     ("rollout/return_mean", "mean return", None),
     ("rollout/return_std", "in-group std of the return", 0.0),
     ("rollout/entropy", "token entropy (nats)", 0.0),
@@ -54,6 +54,7 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    from ragen.envs.locate import shown
     from ragen.runs.summary import method_name
 
     figure, panels = plt.subplots(1, len(CURVES), figsize=(13, 3.1), layout="constrained")
@@ -71,11 +72,11 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
             known = math.isfinite(highest) and highest > floor
             panel.set_ylim(floor, floor + (1 + MARGIN) * (highest - floor) if known else None)
     panels[0].set_ylim(0, 1.05)
-    handles, labels = panels[0].get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))  # "evaluation before" and "after" once, whatever the number of runs
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=8, frameon=False)
+    panels[0].set_title(f"success in training, T = {_told(one.config.rollout.temperature for one in runs)}", fontsize=10)
+    handles = [*panels[0].get_legend_handles_labels()[0], *_marks(runs)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), fontsize=8, frameon=False)
     config = runs[0].config
-    parts = (config.env.get("name"), config.model.name, method_name(config), f"seed {config.seed}")
+    parts = (shown(str(config.env.get("name"))), config.model.name, method_name(config), f"seed {config.seed}")
     figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else f"{len(runs)} runs", fontsize=11)
     figure.savefig(out, dpi=110)
     plt.close(figure)
@@ -102,5 +103,28 @@ def _draw_run(panels: Any, run: "RunDirectory", color: str, label: str) -> None:
             color=color,
             markeredgecolor="black",
             markerfacecolor="white" if point.name == "before" else color,
-            label=f"evaluation {point.name}" if point.name in ("before", "after") else None,
         )
+
+
+def _marks(runs: "Sequence[RunDirectory]") -> list[Any]:
+    """What the squares mean, in grey: a run's have its colour."""
+    from matplotlib.lines import Line2D
+
+    from ragen.runs.summary import eval_points
+
+    points = [point for one in runs for point in eval_points(one)]
+    marks = []
+    for when, white in (("before", True), ("during or after", False)):
+        shown = [point for point in points if (point.name == "before") is white]
+        if not shown:
+            continue
+        how = f"T = {_told(known)}" if (known := [p.temperature for p in shown if p.temperature is not None]) else ""
+        words = f"evaluation {when} training ({', '.join(filter(None, (how, '95 % interval')))})"
+        face = "white" if white else "grey"
+        marks.append(Line2D([], [], linestyle="", marker="s", markeredgecolor="black", markerfacecolor=face, label=words))
+    return marks
+
+
+def _told(values: Iterable[float]) -> str:
+    """The different values among these, in words."""
+    return " or ".join(f"{value:g}" for value in sorted(set(values)))

@@ -58,6 +58,7 @@ def _nothing_in(root: Path) -> str:
 
 
 def _row(run: "RunDirectory") -> tuple[str, ...]:
+    from ragen.envs.locate import shown
     from ragen.runs.summary import eval_points, method_name, rollback_count
 
     metrics = run.metrics()
@@ -68,7 +69,7 @@ def _row(run: "RunDirectory") -> tuple[str, ...]:
     when = datetime.fromtimestamp(_last_time(run.path)).astimezone()
     return (
         run.path.name,
-        str(run.config.env.get("name")),
+        shown(str(run.config.env.get("name"))),
         method_name(run.config),
         f"{done}/{run.config.steps}" + (f", {rollback_count(rollbacks)}" if rollbacks else ""),
         f"{by_name.get('before', '–')} → {by_name.get('after', '–')}",

@@ -5,10 +5,14 @@ import sys
 from collections.abc import Sequence
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
-from ragen.cli.arguments import positive, refuse_model
+from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = _ABOUT
+COUNTING = (
+    *(f"model.{name}" for name in ("device", "dtype", "trust_remote_code")),
+    *(f"rollout.{name}" for name in ("max_new_tokens", "max_context", "thinking", "force_think")),
+)  # the settings that a served model reads; what a client's request says goes before
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -26,6 +30,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     refuse_model(overrides, f"the first argument ({args.model})")
     if not 0 <= args.port < 2**16:
         raise ConfigError(f"--port is {args.port}: it must be between 0 and 65535")
+    refuse_without_effect("ragen serve", overrides, COUNTING)
+    from ragen.runs.models import check_model
+
+    check_model(args.model)  # a wrong name shows before torch is loaded
     from ragen.serving import server
 
     with server.bind(args.host, args.port) as taken:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ragen.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
+    from ragen.runs.directory import RunDirectory
     from ragen.runs.events import StoredTrajectory
 
 OVERRIDES: str | None = None
@@ -60,8 +61,23 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     title = f"{opened.path} · step {step} · {len(stored)} trajectories, {counted}"
     title += f" · {rollback_count(rollbacks)}" if rollbacks else ""
     console.print(title, markup=False, highlight=False, soft_wrap=True)
+    if why := "" if trained else _why_untrained(opened, step):
+        console.print(why, markup=False, highlight=False, soft_wrap=True)
     show_trajectories(wanted, console, decode, limit=args.limit or None, groups_a_step=a_step)
     return 0
+
+
+def _why_untrained(run: "RunDirectory", step: int) -> str:
+    """Why no episode of ``step`` was trained on, as far as its metrics tell; empty where they do not."""
+    row = next((row for row in run.metrics() if row["step"] == step), {})
+    if row.get("filter/kept_groups") != 0:
+        return ""
+    kind = "task return" if run.config.filter.returns == "task" else "return"
+    flat = f"within each group all episodes had the same {kind}, so none was better than another"
+    if row.get("update/optimizer_steps"):
+        return f"only demonstrations were trained on in this step: {flat}"
+    limit = run.config.filter.max_flat_steps
+    return f"nothing was trained in this step: {flat} (a run stops after {limit} such steps in a row: filter.max_flat_steps)"
 
 
 def chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Namespace) -> "list[StoredTrajectory]":

@@ -31,6 +31,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         )
     from ragen.config import load_config
     from ragen.envs import environment_factory
+    from ragen.models.names import local_model
+    from ragen.modules import load_plugins
 
     if args.resume is not None:
         from ragen.runs.directory import find_run, stored_config
@@ -41,8 +43,11 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         check_source(args.source)
         resume, label = None, Path(args.source).stem
         config = load_config(args.source, overrides)
+    load_plugins(config.plugins)  # one of them may register the environment
     for env in (config.env, *({"name": name} for name in config.eval.also)):
         environment_factory(env)  # a wrong name shows before torch is loaded
+    if resume is None:
+        local_model(config.model.name)  # likewise
     from ragen.loops.train import train
     from ragen.runs.interrupt import INTERRUPTED
     from ragen.runs.listening import listening

@@ -38,6 +38,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     out = writable("--out", args.out) if args.out else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")
+    from ragen.models.names import local_model
+
+    local_model(config.model.name)  # a wrong name shows before torch is loaded
     from ragen.loops.compose import build_world, world_of
     from ragen.loops.plan import held_out_contents
     from ragen.loops.warmup import starting_model

@@ -13,12 +13,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ragen.config.paths import fields, is_bool, is_text, unknown
+from ragen.config.paths import fields, is_bool, is_text, sections, unknown
 from ragen.config.schema import CLIP_BOUNDS, Config
 from ragen.config.settings import validated
 from ragen.config.yaml_text import near_file, parse_yaml
 from ragen.errors import ConfigError, reason
-from ragen.registry import nearest
+from ragen.registry import MANY, at_most, nearest
 
 METHODS = ("starpo-ppo", "starpo-grpo", "starpo-s-ppo", "starpo-s-grpo")
 SIZES = ("", "small", "tiny")
@@ -40,13 +40,12 @@ def load_config(source: str | Path | Mapping[str, Any], *overrides: Sequence[str
     for layer in overrides:
         values = _laid_over(values, _nested(layer.items() if isinstance(layer, Mapping) else parse_overrides(layer)))
     known = fields()
-    for key, value in _flat(values, known):
-        if key == "preset":
-            raise ConfigError(
-                "preset is no setting: a preset is what the other settings are laid over, `ragen train PRESET …`"
-            )
-        if key not in known:
-            raise ConfigError(unknown(key))
+    flat = dict(_flat(values))
+    if "preset" in flat:
+        raise ConfigError("preset is no setting: a preset is what the other settings are laid over, `ragen train PRESET …`")
+    if strangers := [key for key in flat if key not in known]:
+        raise ConfigError("\n".join(at_most(map(unknown, strangers[:MANY]), len(strangers), "unknown settings")))
+    for key, value in flat.items():
         if isinstance(value, bool) and not is_bool(known[key].annotation) and key != "env":
             raise ConfigError(f"setting '{key}' is {value}: true and false do not fit here ({known[key].description})")
     return validated(Config, values)
@@ -129,7 +128,7 @@ def _nested(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
             value = {"name": value}
         for part in reversed(str(key).split(".")):
             value = {part: value}
-        out = _merged(out, value)
+        _lay(out, value)
     known = fields()
     return {key: value for key, value in out.items() if value is not None or key in known}  # an empty section says nothing
 
@@ -225,20 +224,28 @@ def _pieces(environment: str, method: str, size: str) -> Iterator[dict[str, Any]
 
 def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """``high`` laid over ``low``, section by section."""
-    out = {key: dict(value) if isinstance(value, Mapping) else value for key, value in low.items()}
-    for key, value in high.items():
-        below = out.get(key)
-        if isinstance(value, Mapping):
-            out[key] = _merged(below if isinstance(below, Mapping) else {}, value)
-        else:
-            out[key] = value
+    out: dict[str, Any] = {}
+    for layer in (low, high):
+        _lay(out, layer)
     return out
 
 
-def _flat(values: Mapping[str, Any], known: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _lay(out: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    """Lay ``layer`` over ``out``, which changes; sections are copied as they come in, so what is in ``out`` is its own."""
+    for key, value in layer.items():
+        if not isinstance(value, Mapping):
+            out[key] = value
+            continue
+        below = out.get(key)
+        if not isinstance(below, dict):
+            below = out[key] = {}
+        _lay(below, value)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and key != "env":
-            yield from _flat(value, known, f"{key}.")
-        elif not any(path.startswith(f"{key}.") for path in known):
+            yield from _flat(value, f"{key}.")
+        elif key not in sections():
             yield key, value

@@ -25,6 +25,13 @@ def fields() -> Mapping[str, FieldInfo]:
     return types.MappingProxyType(dict(_walk(Config, "")))
 
 
+@cache
+def sections() -> frozenset[str]:
+    """The dotted names of all sections that hold settings or sections."""
+    parts = [path.split(".") for path in fields()]
+    return frozenset(".".join(path[:depth]) for path in parts for depth in range(1, len(path)))
+
+
 def _walk(cls: type[BaseModel], prefix: str) -> Iterable[tuple[str, FieldInfo]]:
     for name, field in cls.model_fields.items():
         inner = field.annotation

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ragen.errors import ConfigError
-from ragen.registry import nearest
+from ragen.registry import MANY, at_most, nearest
 
 
 class Settings(BaseModel):
@@ -26,8 +26,9 @@ def validated(cls: type[S], values: Mapping[str, Any], prefix: str = "") -> S:
     try:
         return cls.model_validate(dict(values))  # unlike `cls(**values)`, lets a validator answer with a changed copy
     except ValidationError as error:
-        lines = [_explain(cls, dict(problem), prefix) for problem in error.errors()]
-        raise ConfigError("\n".join(lines)) from None
+        problems = error.errors()
+        lines = (_explain(cls, dict(problem), prefix) for problem in problems[:MANY])
+        raise ConfigError("\n".join(at_most(lines, len(problems), "settings that are wrong"))) from None
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

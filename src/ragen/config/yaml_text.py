@@ -5,6 +5,7 @@ PyYAML's default follows YAML 1.1, where ``1e-4`` is a string, ``no`` is false a
 
 import math
 import re
+from collections import Counter
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,7 +32,9 @@ class CoreLoader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """A mapping; the same key twice is an error."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        twice: list[str] = []
+        with suppress(TypeError):  # a list or a mapping as a key: refused below
+            twice = sorted(str(key) for key, count in Counter(keys).items() if count > 1)
         if twice:
             raise yaml.MarkedYAMLError(None, None, f"key '{twice[0]}' is written twice", node.start_mark)
         return dict(super().construct_mapping(node, deep=deep))

@@ -1,12 +1,4 @@
-"""A two-armed bandit whose arms are told apart by what their names suggest (arXiv 2504.20073, "Bi-Arm Bandit").
-
-- Actions: the two arm names, in an order the instance shuffles.
-- Observation: the two names as a question; after the pull, what it paid.
-- Rewards: the low-risk arm always pays ``low_reward``; the high-risk arm pays ``high_reward`` with probability
-  ``high_probability``, else 0.
-- End: after one pull. Success: the pulled arm is the one with the higher mean, whatever it paid.
-- Instances: which pair of names and their order (two prompts a pair); the dynamics seed fixes the payoff.
-"""
+"""A two-armed bandit whose arms are told apart by what their names suggest (arXiv 2504.20073, "Bi-Arm Bandit")."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -93,7 +85,15 @@ class BanditSettings(EnvSettings):
 
 
 class Bandit(Environment):
-    """One pull of one of two named arms; see the module's text for rules, rewards and instances."""
+    """One pull of one of two named arms: their names suggest which pays more on average.
+
+    - Actions: the two arm names, in an order the instance shuffles.
+    - Observation: the two names as a question; after the pull, what it paid.
+    - Rewards: the low-risk arm always pays ``low_reward``; the high-risk arm pays ``high_reward`` with probability
+      ``high_probability``, else 0.
+    - End: after one pull. Success: the pulled arm is the one with the higher mean, whatever it paid.
+    - Instances: which pair of names and their order (two prompts a pair); the dynamics seed fixes the payoff.
+    """
 
     settings_class: ClassVar[type[EnvSettings]] = BanditSettings
     settings: BanditSettings

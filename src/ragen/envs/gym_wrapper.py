@@ -1,4 +1,9 @@
-"""Any ``gymnasium.Env`` as a text environment: give it a text renderer and a table of actions."""
+"""Any ``gymnasium.Env`` as a text environment: give it a text renderer and a table of actions.
+
+Gymnasium has one seed: ``reset`` is seeded with the instance seed, then the environment's generator is replaced by one of
+the dynamics seed, so members of a group share the start and differ in chance. The environment must draw from gymnasium's
+``np_random`` for that.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,21 +20,7 @@ Success = Callable[[float, bool, Mapping[str, Any]], bool]
 
 
 class GymEnvironment(Environment):
-    """Plays a ``gymnasium.Env`` by words.
-
-    Arguments:
-        make: makes the environment, or its gymnasium id (then the extra 'gymnasium' is needed).
-        actions: the table from action words to the environment's actions.
-        render: (environment, observation) → the text the agent sees.
-        instructions: what the task is and what the text means.
-        success: (sum of rewards so far, terminated, the last info) → whether the task is solved.
-        content: (environment, observation) → what identifies the initial state; None exempts it from the check that
-            evaluation and training share no instance.
-
-    Gymnasium has one seed: ``reset`` is seeded with the instance seed, then the environment's generator is replaced by one
-    of the dynamics seed, so members of a group share the start and differ in chance. The environment must draw from
-    gymnasium's ``np_random`` for that.
-    """
+    """Plays a ``gymnasium.Env`` by words."""
 
     def __init__(
         self,
@@ -42,6 +33,18 @@ class GymEnvironment(Environment):
         content: Render | None = None,
         settings: EnvSettings | None = None,
     ) -> None:
+        """Wrap an environment.
+
+        Arguments:
+            make: makes the environment, or its gymnasium id (then the extra 'gymnasium' is needed).
+            actions: the table from action words to the environment's actions.
+            render: (environment, observation) → the text the agent sees.
+            instructions: what the task is and what the text means.
+            success: (sum of rewards so far, terminated, the last info) → whether the task is solved.
+            content: (environment, observation) → what identifies the initial state; None exempts it from the check that
+                evaluation and training share no instance.
+            settings: the episode's budgets.
+        """
         super().__init__(settings)
         if not actions:
             raise ConfigError("the action table is empty: give at least one word, such as {'Left': 0}")

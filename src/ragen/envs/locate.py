@@ -1,6 +1,7 @@
 """Where an environment's class lies, as text: ``FILE.py:Class`` or ``module:Class``, and back again."""
 
 import ast
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -19,6 +20,16 @@ SHOWN = 3  # classes named in an error at most
 def label(name: str) -> str:
     """The short name: what stands behind the colon, or a registered name as it is."""
     return name.rpartition(":")[2].rpartition(".")[2] if ":" in name else name
+
+
+def shown(name: str) -> str:
+    """The name without the folders of its file, for people to read.
+
+    >>> shown("/long/path/my_env.py:MyEnv"), shown("package.envs:MyEnv"), shown("bandit")
+    ('my_env.py:MyEnv', 'package.envs:MyEnv', 'bandit')
+    """
+    place, colon, attribute = name.rpartition(":")
+    return f"{place.replace(os.sep, '/').rpartition('/')[2]}{colon}{attribute}"
 
 
 def canonical(name: str) -> str:

@@ -26,7 +26,9 @@ class EnvPreset:
         return validated(self.cls.settings_class, {**self.overrides, **overrides}, prefix="env.")
 
 
-environments: Registry[EnvPreset] = Registry("environment", listing="`ragen envs`")
+environments: Registry[EnvPreset] = Registry(
+    "environment", listing="`ragen envs`", fits=lambda part: isinstance(part, EnvPreset)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from ragen.config.schema import Config
 from ragen.episode import EndReason, Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.loops.compose import World, build_rules
-from ragen.loops.evaluate import ceiling, notes, score_players
+from ragen.loops.evaluate import ceiling, format_note, notes, score_players
 from ragen.metrics.evaluation import EvalReport, evaluation_report
 from ragen.rollout.collect import Progress, in_groups
 from ragen.rollout.contexts import MessageContext
 from ragen.rollout.instances import evaluation_specs
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
-from ragen.runs.evaluations import EvaluationDirectory, PlayedEpisode
+from ragen.runs.evaluations import EPISODES, EvaluationDirectory, PlayedEpisode
 from ragen.runs.events import StoredTrajectory
 from ragen.samplers.chat import ChatRequest, ChatSampler, ContextOverflow, EndpointFailure, Usage
 from ragen.samplers.endpoint import Endpoint
@@ -66,6 +66,9 @@ def evaluate_endpoint(
     game = _Game(sampler, world, build_rules(config.rollout, UNLIMITED), settings.temperature, config.rollout.stop_strings)
     _run(_play_all(game, todo, evaluation, endpoint.concurrency, progress))
     report = _report(evaluation, specs, world, config, endpoint, label=label, players=players)
+    why = "the model may not know the reply format, or its replies are cut"
+    then = f"read them in {evaluation.path / EPISODES}; more --rollout.max_new_tokens, or --rollout.thinking false"
+    report = replace(report, notes=(*report.notes, *format_note(report, why, then)))
     evaluation.write_report(report.to_dict())
     return report
 

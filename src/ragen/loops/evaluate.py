@@ -1,5 +1,6 @@
 """Evaluation: fixed seeded instances, success and return with intervals, reference players beside the agent."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -9,6 +10,7 @@ import numpy as np
 
 from ragen.config.schema import Config
 from ragen.envs.guard import guarded
+from ragen.envs.locate import shown
 from ragen.episode import Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.loops.compose import Agent, World, build_rules, evaluation_params
@@ -19,6 +21,7 @@ from ragen.rollout.instances import evaluation_specs, started
 from ragen.rollout.runner import EpisodeSpec
 
 T = TypeVar("T")
+FEW_VALID = 0.5  # a rate of valid replies below which the reader is told why that may be
 
 
 def evaluate_agent(
@@ -105,3 +108,31 @@ def notes(world: World, errors: Sequence[Trajectory], players: Mapping[str, Play
         if score.lost:
             said.append(f"lost to errors: {score.lost} of the episodes of the player '{name}', in none of its numbers")
     return said
+
+
+def format_note(report: EvalReport, why: str, then: str) -> tuple[str, ...]:
+    """Why most replies may have been invalid and what to do next; nothing where at least half of them were valid."""
+    few = report.valid_format < FEW_VALID
+    return (f"valid format is below {FEW_VALID:g}: {why}; next: {then}",) if few else ()
+
+
+def few_valid(world: World, stored: Config | None, model: str) -> tuple[str, str]:
+    """For ``format_note``: why, and what next; ``stored`` are the settings of the run that ``model`` is (None: none)."""
+    env = shlex.quote(str(world.spec["name"]))
+    if stored is None:
+        return (
+            "the model may never have been taught this reply format",
+            f"ragen warmup PRESET --model {shlex.quote(model)} --env {env} --warmup.data format, and evaluate that",
+        )
+    trained = str(stored.env.get("name"))
+    if trained != world.spec["name"]:
+        return (
+            f"the run was trained on {shown(trained)}, not on {shown(str(world.spec['name']))}",
+            f"train on it (ragen train PRESET --env {env}), or take this for what carries over",
+        )
+    if stored.warmup.data == "none":
+        return "the run had no warm-up", "a new run with --warmup.data format"
+    return (
+        "the run's warm-up was too short, or training has lost the format",
+        "a new run with more --warmup.demonstrations or --warmup.epochs, or a lower --optim.learning_rate",
+    )

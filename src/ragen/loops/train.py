@@ -19,7 +19,7 @@ from ragen.loops.step import train_step
 from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.metrics.evaluation import EvalReport
 from ragen.rollout.runner import EnvironmentFactory
-from ragen.runs.directory import claimed_place
+from ragen.runs.directory import RunDirectory, claimed_place
 from ragen.runs.interrupt import INTERRUPTED, Interrupt, StepAbandoned
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.resume import ResumePoint, resumed
@@ -77,12 +77,21 @@ def train(
 def finished(point: ResumePoint) -> TrainResult | None:
     """The result of a run that has nothing left to do, steps and evaluations."""
     run, config = point.run, point.run.config
-    name = "after" if point.step else "before"
-    names = [name, *(f"{name}-{other}" for other in config.eval.also)] if config.eval.episodes else []
-    if point.step < config.steps or None in [stored_report(run, each, point.step) for each in names]:
+    if point.step < config.steps or not _evaluated(run, point.step):
         return None
-    before, after = stored_report(run, "before", 0), stored_report(run, name, point.step)
+    before, after = stored_report(run, "before", 0), stored_report(run, _last_evaluation(point.step), point.step)
     return TrainResult(run.path, point.step, config.steps, DONE, before, after, (), rollbacks=run.rollbacks())
+
+
+def _evaluated(run: RunDirectory, done: int) -> bool:
+    """Whether every evaluation is there that is due after the last step."""
+    wanted, name = run.config.eval, _last_evaluation(done)
+    names = (name, *(f"{name}-{other}" for other in wanted.also)) if wanted.episodes else ()
+    return all(stored_report(run, each, done) is not None for each in names)
+
+
+def _last_evaluation(done: int) -> str:
+    return "after" if done else "before"
 
 
 def _run(session: Session, listener: Listener) -> TrainResult:
@@ -131,7 +140,9 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
     if done not in run.checkpoints.steps():
         session.checkpoint(done, carried)
     after = evaluate_all(session, "after", done, listener, interrupt) if config.steps else before
-    reason = INTERRUPTED if interrupt() else reason or DONE
+    if interrupt() and (done < config.steps or not _evaluated(run, done)):
+        reason = INTERRUPTED
+    reason = reason or DONE
     made = tuple(history.values())
     return TrainResult(run.path, done, config.steps, reason, before, after, made, guard.signals, run.rollbacks(), guard.flat)
 

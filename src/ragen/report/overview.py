@@ -8,6 +8,7 @@ from typing import Any
 
 from ragen.config.schema import Config
 from ragen.config.yaml_text import dump_yaml
+from ragen.envs.locate import shown
 from ragen.errors import CheckpointError
 from ragen.metrics.evaluation import EvalReport
 from ragen.report.curves import columns
@@ -85,7 +86,7 @@ def overview(run: RunDirectory) -> Overview:
     drawing = drawing_of(config.env)
     return Overview(
         name=run.path.resolve().name,
-        label=f"{config.env.get('name')} · {method_name(config)} · {config.model.name} · seed {config.seed}",
+        label=f"{shown(str(config.env.get('name')))} · {method_name(config)} · {config.model.name} · seed {config.seed}",
         running=writer(run.path) is not None,
         status=ending(run, rows),
         done=int(rows[-1]["step"]) if rows else 0,
@@ -154,7 +155,7 @@ def times(rows: Rows, reports: Mapping[str, Mapping[str, Any]]) -> Iterator[tupl
 
 def _setting_facts(config: Config) -> Iterator[Fact]:
     env, rollout, optim, chosen = dict(config.env), config.rollout, config.optim, config.filter
-    name = str(env.pop("name", ""))
+    name = shown(str(env.pop("name", "")))
     changed = ", ".join(f"{key} {value}" for key, value in env.items())
     yield "task", f"{name} ({changed})" if changed else name
     lora = f", LoRA rank {config.model.lora.rank}" if config.model.lora.rank else ""

@@ -43,7 +43,9 @@ class ProcessReward:
         return score
 
 
-process_rewards: Registry[ProcessReward] = Registry("process reward", plural="process_rewards")
+process_rewards: Registry[ProcessReward] = Registry(
+    "process reward", plural="process_rewards", fits=lambda part: isinstance(part, ProcessReward)
+)
 
 
 def register_process_reward(name: str, *, needs_facts: bool = False) -> Callable[[Rule], Rule]:

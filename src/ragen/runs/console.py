@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ragen.config.schema import Config
+from ragen.envs.locate import shown
 from ragen.metrics.curves import WINDOW
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
@@ -58,7 +59,7 @@ def start_lines(config: Config, run_dir: Path | None) -> list[str]:
     filtered = chosen.strategy != "none"
     how = f"{config.advantage.name}, {chosen.strategy} {chosen.value:g}" if filtered else config.advantage.name
     parts = [
-        str(config.env.get("name")),
+        shown(str(config.env.get("name"))),
         config.model.name,
         f"{paper_name(config)} ({how})",
         f"P × G = {rollout.groups} × {rollout.members}",
@@ -128,7 +129,8 @@ def end_lines(result: Any) -> list[str]:
 def _next_lines(result: Any) -> list[str]:
     resume = f"ragen train --resume {result.run}"
     if result.stopped == INTERRUPTED:
-        return [f"go on:  {resume}   (to step {result.planned})"]
+        left = f"to step {result.planned}" if result.steps < result.planned else "only evaluations are missing"
+        return [f"go on:  {resume}   ({left})"]
     if result.steps >= result.planned:
         return [f"longer: {resume} --steps {max(1, 2 * result.steps)}"]
     if result.stopped.startswith(ECHO_TRAP):
@@ -198,7 +200,7 @@ class PlainConsole(QuietConsole):
         if now - self._spoke >= _PLAIN_EVERY_S and self._total > 0:
             self._spoke = now
             left = (now - self._started) * (self._total - self._done) / max(1, self._done)
-            self._say(f"  {self._name}: {self._done}/{self._total}, about {_duration(left)} left")
+            self._say(f"  {self._name}: {self._done}/{self._total}, {_left(left)}")
 
     def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """A row, under a heading now and then."""
@@ -291,6 +293,8 @@ def _rate(report: Any) -> str:
     return f"{report.success:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _duration(seconds: float) -> str:
+def _left(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    if not minutes and not rest:
+        return "nearly done"
+    return f"about {minutes} min {rest} s left" if minutes else f"about {rest} s left"

@@ -143,9 +143,16 @@ class RunDirectory:
             raise CheckpointError(f"'{self.path / 'rollbacks'}' holds a damaged file ({error!r}): {advice}") from None
         return tuple((at, to) for _, at, to in numbered)
 
-    def check(self) -> None:
-        """Read what going on with the run needs; raises CheckpointError where a file is damaged."""
-        self.metrics()
+    def check(self, done: int) -> None:
+        """Read what going on after ``done`` steps needs; raises CheckpointError where a file is damaged or lacks steps."""
+        recorded = {row["step"] for row in self.metrics()}
+        if missing := [step for step in range(1, done + 1) if step not in recorded]:
+            raise CheckpointError(
+                f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {done} steps done ({_ranges(missing)}): it "
+                "was emptied, cut or moved away, and going on would leave curves and warnings without them. Put the file "
+                f"back from a copy, or start a new run from the weights: ragen train {self.path}/config.yaml --run.name "
+                f"OTHER --model {self.checkpoints.path(done)} --warmup.data none"
+            )
         self.starts()
         self.evaluations()
         self.rollbacks()

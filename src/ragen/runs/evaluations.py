@@ -93,6 +93,11 @@ class EvaluationDirectory:
         write_text(self.path / REPORT, json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n")
 
 
+def is_evaluation(path: Path) -> bool:
+    """Whether ``path`` is the directory of an evaluation, or a report in a file of its own."""
+    return (path / EPISODES).is_file() or (path.suffix == ".json" and path.is_file())
+
+
 def default_name(model: str, env: str) -> str:
     """A name out of what is evaluated."""
     return re.sub(r"[^\w.-]", "_", f"{model}-{env}").lstrip(".-_")[:120] or "evaluation"

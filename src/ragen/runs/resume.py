@@ -51,7 +51,7 @@ def resumed(path: str | Path, config: Config) -> Iterator[ResumePoint]:
                 f"'{run.path}' has done {step} steps, and steps is {run.config.steps}: give --steps {step} or more, or "
                 f"evaluate it as it is (ragen eval {run.path})"
             )
-        run.check()
+        run.check(step)
         yield ResumePoint(run, checkpoint, step, trained)
 
 

@@ -17,12 +17,16 @@ ECHO_TRAP = "stopped: Echo Trap"  # how the reason of a run begins that its dete
 
 @dataclass(frozen=True, slots=True)
 class EvalPoint:
-    """One evaluation on the run's own environment: after ``step`` steps, success rate and its 95 % interval."""
+    """One evaluation on the run's own environment: after ``step`` steps, success rate with its 95 % interval.
+
+    ``temperature`` is what it sampled at, where it is told.
+    """
 
     name: str
     step: int
     success: float
     interval: tuple[float, float]
+    temperature: float | None = None
 
     def __str__(self) -> str:
         return f"{self.success:.3f} [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
@@ -55,7 +59,8 @@ def eval_points(run: RunDirectory) -> list[EvalPoint]:
             report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             low, high = report["success_interval"]
             told = int(number) if number.isdigit() else {"before": 0, "after": last}[file.stem]
-            points.append(EvalPoint(file.stem, int(report.get("step", told)), float(report["success"]), (low, high)))
+            step, heat = int(report.get("step", told)), report.get("temperature")
+            points.append(EvalPoint(file.stem, step, float(report["success"]), (low, high), heat))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"'{file}' is not an evaluation of this version of RAGEN ({error!r})") from None
     return sorted(points, key=lambda point: (point.step, point.name != "before"))

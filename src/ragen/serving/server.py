@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragen.api import find_model
 from ragen.config import load_config
 from ragen.errors import ConfigError
 from ragen.extras import install_command
 from ragen.loops.compose import FORCED_THINK, build_agent
-from ragen.models.resolve import MADE
+from ragen.models.names import MADE
+from ragen.runs.models import find_model
 
 if TYPE_CHECKING:
     from ragen.serving.app import Served

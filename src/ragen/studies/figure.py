@@ -25,7 +25,8 @@ PANELS = (  # metric, title
 # each colour with one dash after the other
 DASHES = ("-", "--", ":", "-.")
 _LATER_DECIMALS = re.compile(r"(?<=\.\d)\d+")
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "ragen", "font.family": "sans-serif", "font.size": 9}
+STYLE = {"svg.fonttype": "none", "svg.hashsalt": "ragen", "font.family": "sans-serif", "font.size": 10}
+FEW_STEPS = 5  # so short a curve gets a mark a step: one of a single step has no line
 
 
 def bands(curves: Sequence[Sequence[float | None]]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -71,11 +72,14 @@ def draw(plan: Plan, records: Mapping[str, Record]) -> str:
 
 
 def _draw_row(part: Any, variants: Sequence[Variant], records: Mapping[str, Record], axis: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     panels = part.subplots(1, len(PANELS))
     for panel, (_, title) in zip(panels, PANELS, strict=True):
-        panel.set_title(title, fontsize=9)
+        panel.set_title(title, fontsize=10)
         panel.set_xlabel("step")
         panel.grid(alpha=0.3)
+        panel.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))  # a step is never half done
     styles = cycle([(colour, dash) for dash in DASHES for colour in COLOURS])
     for variant, (colour, dash) in zip(variants, styles, strict=False):
         found = [records[run.name] for run in variant.runs if run.name in records and records[run.name].steps]
@@ -86,8 +90,11 @@ def _draw_row(part: Any, variants: Sequence[Variant], records: Mapping[str, Reco
         for panel, (metric, _) in zip(panels, PANELS, strict=True):
             mean, low, high = bands([record.curve(metric) for record in found])
             steps = np.arange(1, mean.size + 1)
-            panel.plot(steps, mean, color=colour, linestyle=dash, linewidth=1.4, label=label)
+            marker = "o" if mean.size < FEW_STEPS else None
+            panel.plot(steps, mean, color=colour, linestyle=dash, linewidth=1.4, marker=marker, markersize=3, label=label)
             panel.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+    for panel in panels:
+        panel.set_ylim(bottom=0)
     panels[0].set_ylim(0, 1.02)
     handles, labels = panels[0].get_legend_handles_labels()
     if labels:

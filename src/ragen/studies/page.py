@@ -16,7 +16,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 th, td { text-align: left; padding: .2rem .7rem; border-bottom: 1px solid #ddd; vertical-align: top }
 th { border-bottom: 2px solid #888 }
 pre { background: #f5f5f5; padding: .7rem; overflow-x: auto; font-size: 13px }
-figure { margin: 0; overflow-x: auto } figure svg { max-width: 100%; height: auto }
+figure { margin: 0; overflow-x: auto } figure svg { min-width: 60rem; max-width: 100%; height: auto }
 .verdict { border-left: 4px solid #0072b2; padding-left: .8rem }
 """
 

@@ -80,11 +80,8 @@ class FrozenLake(Environment):
       to each perpendicular side with (1 − s)/2, never backwards; off the grid = stay.
     - Observation: the grid, a row a line, one character a cell; with ``hint`` also coordinates or the goal's offset.
     - Rewards: 1 on reaching the goal, else 0.
-    - End: terminated on the goal or in a hole. It never truncates; the budgets are the rollout's.
-    - Arguments: ``FrozenLakeSettings``. The instance seed fixes the map, the dynamics seed the slips.
-
-    The oracle is exact for turns of at most 7 actions (see ``planning``). Without a turn counter of its own, ``plan``
-    takes each state it was asked in, and then left, as the start of a turn that is gone.
+    - End: on the goal or in a hole, or when the budgets of turns and actions are spent.
+    - Instances: the instance seed fixes the map, the dynamics seed the slips.
     """
 
     settings_class: ClassVar[type[EnvSettings]] = FrozenLakeSettings
@@ -196,7 +193,11 @@ class FrozenLake(Environment):
         return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {', '.join(actions[:7])}."
 
     def plan(self) -> tuple[str, ...] | None:
-        """A best block of actions for the next turn within the budgets that remain (see ``planning``); None at the end."""
+        """A best block of actions for the next turn within the budgets that remain (see ``planning``); None at the end.
+
+        Exact for turns of at most ``LONGEST_BLOCK`` actions. Without a turn counter of its own, it takes each state it was
+        asked in, and then left, as the start of a turn that is gone.
+        """
         lake, own = self._playing(), self._own
         self._planned.add(self._taken)
         gone = max(len(self._planned) - 1, -(-self._taken // own.max_actions_per_turn))

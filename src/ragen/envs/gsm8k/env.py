@@ -42,7 +42,7 @@ class Gsm8k(ToolEnvironment):
     - Rewards: 1 for the right number, else 0. Right is exact equality with the number behind ``####``. Commas, currency
       signs and units do not matter; of an equation what stands behind the last ``=`` counts; several numbers are wrong.
     - End: with the answer. It never truncates; the budgets are the rollout's.
-    - Arguments: ``Gsm8kSettings``. The instance seed picks a problem of the file; nothing is left to chance.
+    - Instances: the instance seed picks a problem of the file; nothing is left to chance.
 
     The oracle calls the calculator for each calculation of the file's solution, as far as the budgets allow, then answers.
     The player ``last_number`` answers the last number of the question.

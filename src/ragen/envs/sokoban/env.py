@@ -80,8 +80,8 @@ class SokobanEnv(Environment):
     - Actions: ``Up``, ``Down``, ``Left``, ``Right``: walk one cell, pushing a box ahead if the cell behind it is free.
     - Observation: the grid, a row a line, one character a cell; with ``hint`` also coordinates, or where box and target lie.
     - Rewards (gym-sokoban): −0.1 a step, +1 a box onto a target, −1 a box off one, +10 when all are on targets.
-    - End: terminated when every box is on a target. It never truncates; the budgets are the rollout's.
-    - Arguments: ``SokobanSettings``. A level file's level number is the instance seed modulo the number of levels.
+    - End: when every box is on a target, or when the budgets of turns and actions are spent.
+    - Instances: the instance seed makes the level; of a level file's it takes the one numbered seed modulo their count.
     """
 
     settings_class: ClassVar[type[EnvSettings]] = SokobanSettings

@@ -53,7 +53,7 @@ class Sql(ToolEnvironment):
       the same order under any names, the order of rows only where the question asks for one. That must hold on ``twins``
       further databases with other rows too, so that ``SELECT 3`` is no answer (Zhong et al. 2020, arXiv 2010.02840).
     - End: with the answer. It never truncates; the budgets are the rollout's.
-    - Arguments: ``SqlSettings``. The instance seed draws tables, rows and question; nothing is left to chance.
+    - Instances: the instance seed draws tables, rows and question; nothing is left to chance.
 
     Statements can read and nothing else, with bounds on work and size (``ragen.tools.database``). The oracle queries the
     right statement and gives it.

@@ -60,13 +60,13 @@ class Index:
                 watched = np.union1d(watched, documents) if len(watched) else documents
             if len(watched) >= limit and 2 * left[taken] < left[0]:
                 least = _nth(gathered[watched], limit)
-        seen = np.flatnonzero(gathered > max(least - left[taken] - SLACK, 0.0))
+        seen = np.flatnonzero(gathered > max(least - left[taken] - SLACK, 0.0)).astype(np.int32)
         scores = gathered[seen]
         for place in range(taken, len(found)):
             _, count, term = found[place]
-            hopeful = scores + left[place] >= _nth(scores, limit) - SLACK
-            seen, scores = seen[hopeful], scores[hopeful]
             scores += count * _looked_up(seen, *self._postings(term))
+            hopeful = scores + left[place + 1] >= _nth(scores, limit) - SLACK
+            seen, scores = seen[hopeful], scores[hopeful]
         best = _best(scores, limit)
         return [int(number) for number in seen[best[np.lexsort((seen[best], -scores[best]))]]][:limit]
 
@@ -201,7 +201,7 @@ def _best(scores: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
     return np.flatnonzero(scores >= _nth(scores, limit)) if len(scores) > limit else np.arange(len(scores))
 
 
-def _looked_up(seen: NDArray[np.intp], documents: NDArray[np.int32], weights: Floats) -> NDArray[np.float64]:
+def _looked_up(seen: NDArray[np.int32], documents: NDArray[np.int32], weights: Floats) -> NDArray[np.float64]:
     """The weights of the documents ``seen`` in one posting list, 0 where they are not in it."""
     place = np.minimum(np.searchsorted(documents, seen), len(documents) - 1)
     return np.where(documents[place] == seen, weights[place], 0.0).astype(np.float64)

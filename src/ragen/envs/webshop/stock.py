@@ -65,7 +65,9 @@ def stock_of(sources: Sources) -> Stock:
         wanted = {kind: np.load(folder / f"{kind}.npy", mmap_mode="r") for kind in KINDS}
         return Stock(StoredCatalogue(folder), opened(folder), wanted)
     except (OSError, ValueError) as error:
-        raise ModelError(f"the cache holds a damaged shop ({error}): remove the folder '{folder}', it is made again") from None
+        raise ModelError(
+            f"the cache holds a damaged shop ({error}): remove the folder '{folder}', it is made again"
+        ) from None
 
 
 class StoredCatalogue:

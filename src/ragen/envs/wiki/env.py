@@ -48,7 +48,7 @@ class Wiki(ToolEnvironment):
     - Rewards: 1 for what stood in the gap, else 0. A number may come in a sentence, if it names no other one; a name must be
       the whole answer, but for case, articles and punctuation.
     - End: with the answer. It never truncates; the budgets are the rollout's.
-    - Arguments: ``WikiSettings``. The instance seed picks article and gap; nothing is left to chance.
+    - Instances: the instance seed picks article and gap; nothing is left to chance.
 
     The oracle searches the sentence and fills the gap. The player ``reader`` does what an agent could: it searches the
     sentence and answers what stands in its place in the best article. ``random`` answers things of another article.

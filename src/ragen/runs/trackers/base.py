@@ -55,7 +55,9 @@ class Tracker(ABC):
 
 
 trackers: Registry[type[Tracker]] = Registry(
-    "tracker", own="plugins names its file, or an installed package its class as an entry point of the group ragen.trackers"
+    "tracker",
+    own="plugins names its file, or an installed package its class as an entry point of the group ragen.trackers",
+    fits=lambda part: isinstance(part, type) and issubclass(part, Tracker),
 )
 
 
