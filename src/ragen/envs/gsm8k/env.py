@@ -49,7 +49,8 @@ class Gsm8k(ToolEnvironment):
     - Instances: the instance seed picks a problem of the file; nothing is left to chance.
 
     With ``python`` a SandboxError is raised where programs cannot be walled in (docs/sandbox.md). The oracle calls for each
-    calculation of the file's solution, as far as the budgets allow, then answers. The player ``last_number`` answers the last number of the question.
+    calculation of the file's solution, as far as the budgets allow, then answers. The player ``last_number`` answers the
+    last number of the question.
     """
 
     settings_class: ClassVar[type[EnvSettings]] = Gsm8kSettings
