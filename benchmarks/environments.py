@@ -8,7 +8,7 @@ from statistics import mean, quantiles
 from ragen.envs.registry import environment_factory, environments
 from ragen.loops.bench import environment_step
 
-ROOMS = ("bandit", "frozen_lake", "sokoban")
+ROOMS = ("bandit", "frozen_lake", "sokoban", "webshop")
 INSTANCES = 300
 STEPS = 20_000
 

@@ -47,6 +47,14 @@ def test_several_actions_penalties_and_the_end_of_input(monkeypatch, capsys):
     assert text.rstrip().endswith("left.")
 
 
+def test_a_shop_is_played_with_bare_labels_and_words(monkeypatch, capsys):
+    typed = "leggings\nnext >\nB0\nback to search\nclick[x]\n"
+    text = play(monkeypatch, capsys, typed, "webshop", "--env.observation", "compact")
+    assert "or only what would stand in its brackets" in text
+    for told in ("did search[leggings]: reward 0", "did click[Next >]", "did nothing", "did click[Back to Search]"):
+        assert told in text
+
+
 def test_without_thinking_the_prompt_asks_for_none(monkeypatch, capsys):
     text = play(monkeypatch, capsys, "Dragon\n", "bandit", "--no-thinking")
     assert "<think>" not in text

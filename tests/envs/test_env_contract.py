@@ -22,7 +22,9 @@ from ragen.envs import (
     environments,
 )
 from ragen.envs.check import HOSTILE
+from ragen.envs.guard import guarded
 from ragen.errors import ConfigError
+from ragen.rollout.runner import make_task
 
 
 class Counter(Environment):
@@ -365,6 +367,37 @@ READY = [name for name in environments.names() if not name.startswith("gsm8k")] 
 @pytest.mark.parametrize("name", READY)
 def test_c8_every_registered_environment_keeps_the_contract(name: str) -> None:
     assert check_environment(environment_factory({"name": name}), seeds=range(100, 106)) == []
+
+
+class Free(Counter):
+    """Any number may be added: ``actions()`` is a choice, ``forms()`` says what there is."""
+
+    listed: Any = ("add[number]", "down")
+
+    def forms(self) -> tuple[str, ...]:
+        return self.listed
+
+    def match(self, text: str) -> str | None:
+        number = text.strip().removeprefix("add[").removesuffix("]")
+        return f"add[{number}]" if number.isdecimal() else super().match(text)
+
+    def plan(self) -> tuple[str, ...] | None:
+        return ("add[42]",)
+
+
+def test_actions_out_of_an_open_form_are_legal_and_the_prompt_lists_the_form() -> None:
+    assert check_environment(Free) == []
+    env = guarded(Free())
+    env.reset(instance_seed=0, dynamics_seed=0)
+    assert env.plan() == ("add[42]",)
+    assert make_task(env, thinking=True).actions == ("add[number]", "down")
+    assert make_task(guarded(Counter()), thinking=True).actions == ("up", "down")
+
+
+@pytest.mark.parametrize(("listed", "told"), [((), "one action word or more"), (("a||b",), "must not contain")])
+def test_forms_are_checked_like_actions(listed: Any, told: str) -> None:
+    problems = check_environment(type("Wrong", (Free,), {"listed": listed}))
+    assert any("forms()" in problem and told in problem for problem in problems), problems
 
 
 class Wordless(Counter):

@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from ragen.cache import cache_dir, made_once
 from ragen.errors import ModelError
 from ragen.models import resolve, smollm2
-from ragen.models.cache import cache_dir, made_once
 from ragen.models.load import load_model, load_tokenizer
 from ragen.models.resolve import resolve_model
 

@@ -97,10 +97,11 @@ def _table(bench: "StepBench", times: "Sequence[StepTimes]", rate: float, args: 
 
 
 def _environments() -> None:
+    from ragen.config.load import FAMILIES
     from ragen.envs.registry import environment_factory
     from ragen.loops.bench import environment_step
 
-    found = {name: environment_step(environment_factory({"name": name})()) for name in ("bandit", "frozen_lake", "sokoban")}
+    found = {name: environment_step(environment_factory({"name": name})()) for name in FAMILIES}
     _say("environments     " + " · ".join(f"{name} {seconds * 1e6:.1f} µs" for name, seconds in found.items()) + " a step")
 
 

@@ -84,7 +84,7 @@ def _findings(config: Any, model: str | None) -> Iterator[Finding]:
 
 
 def _disk(config: Any) -> Iterator[Finding]:
-    from ragen.models.cache import cache_dir
+    from ragen.cache import cache_dir
 
     for what, path in (("runs", Path(config.run.root)), ("cache", cache_dir())):
         there = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())

@@ -59,14 +59,26 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
             say("\nleft.")
             return 0
         tools = env.tools()
-        text = wrapped(typed if tools is None else called(typed, tools), thinking=thinking)
-        known = env.actions() if tools is None else ()  # what is wrong with a call, its answer tells
+        typed = completed(typed, env) if tools is None else called(typed, tools)
+        text = wrapped(typed, thinking=thinking)
+        known = env.forms() if tools is None else ()  # what is wrong with a call, its answer tells
         unknown = [part for part in parse_reply(text, thinking=thinking).actions if known and env.match(part) is None]
         runner.apply(Completion((), (), (), text, StopReason.END))
         if runner.turns:
             say(_told(runner.turns[-1], unknown, known))
     _ending(runner, best)
     return 0
+
+
+def completed(typed: str, env: "Environment") -> str:
+    """What was typed as an action: where no action is named, what stands in the brackets of a form will do.
+
+    In a shop ``buy now`` stands for ``click[buy now]`` and, on its search page, ``red shoes`` for ``search[red shoes]``.
+    """
+    if env.match(typed) is not None:
+        return typed
+    verbs = (form.partition("[")[0] for form in env.forms() if form.endswith("]"))
+    return next((action for verb in verbs if env.match(action := f"{verb}[{typed}]") is not None), typed)
 
 
 def wrapped(typed: str, *, thinking: bool) -> str:
@@ -103,6 +115,8 @@ def _hint(env: "Environment") -> str:
         return f"(here only {f'{names} or ' if names else ''}{FINAL} …, without tags; Ctrl-D leaves)"
     several = min(env.settings.max_actions, env.settings.max_actions_per_turn) > 1 and len(env.actions()) > 1
     example = f", or several as {f' {SEPARATOR} '.join(env.actions()[:2])}" if several else ""
+    if any(form.endswith("]") for form in env.forms()):
+        example = ", or only what would stand in its brackets"
     return f"(here only the action, without tags{example}; Ctrl-D leaves)"
 
 

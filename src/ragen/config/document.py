@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ragen.config.load import METHODS, preset_values
+from ragen.config.load import FAMILIES, METHODS, preset_values
 from ragen.config.paths import fields
 from ragen.config.settings import leaves
 from ragen.config.yaml_text import dump_yaml
@@ -100,7 +100,7 @@ def _method_table() -> list[str]:
 
 def _size_notes() -> list[str]:
     lines = ["## What `-small` and `-tiny` set", ""]
-    for family in ("bandit", "frozen_lake", "sokoban"):
+    for family in FAMILIES:
         for size in ("small", "tiny"):
             base = dict(leaves(preset_values(f"{family}-starpo-s-grpo")))
             values = dict(leaves(preset_values(f"{family}-starpo-s-grpo-{size}")))

@@ -22,7 +22,7 @@ from ragen.registry import MANY, at_most, nearest
 
 METHODS = ("starpo-ppo", "starpo-grpo", "starpo-s-ppo", "starpo-s-grpo")
 SIZES = ("", "small", "tiny")
-FAMILIES = ("bandit", "frozen_lake", "sokoban")
+FAMILIES = ("bandit", "frozen_lake", "sokoban", "webshop")
 _NAMED = ("env", "model", "advantage", "loss")  # sections for which `--section NAME` means `--section.name NAME`
 
 

@@ -110,10 +110,15 @@ class Environment(ABC):
 
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """The action words, in canonical spelling; where they are too many to list, those a random player draws from."""
+        """The actions that are possible now, in canonical spelling; where one takes free text or they are too many to list,
+        those that a random player draws from.
+        """
 
-    def listed(self) -> tuple[str, ...]:
-        """What the prompt lists as actions: ``actions()``, or what one looks like where they are too many to list."""
+    def forms(self) -> tuple[str, ...]:
+        """The actions as the first prompt lists them. An environment whose actions differ from state to state, or are too
+        many to list, gives their forms here, such as ``click[label]``; where they differ, each observation tells what is
+        possible.
+        """
         return self.actions()
 
     @abstractmethod

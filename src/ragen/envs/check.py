@@ -78,7 +78,7 @@ def _moves(env: Guarded, seed: int) -> Iterator[tuple[str, Step]]:
 
 
 def _transcript(env: Guarded, first: Any, seed: int) -> list[Any]:
-    log: list[Any] = [first.text, env.actions(), env.instructions(), env.content(), env.anchor(), env.success]
+    log: list[Any] = [first.text, env.actions(), env.forms(), env.instructions(), env.content(), env.anchor(), env.success]
     for action, step in _moves(env, seed):
         flags = [step.info.get(flag) for flag in FLAGS]
         answer = (action, step.observation, step.reward, step.terminated, step.truncated)
@@ -109,7 +109,7 @@ def _same_start_for_a_group(factory: Factory, seeds: Sequence[int]) -> Iterator[
         starts = []
         for dynamics in range(4):
             env, first = _start(factory, seed, dynamics)
-            starts.append((first.text, env.actions(), env.instructions(), env.content(), env.anchor()))
+            starts.append((first.text, env.actions(), env.forms(), env.instructions(), env.content(), env.anchor()))
         if any(start != starts[0] for start in starts):
             yield f"the initial state depends on the dynamics seed (instance seed {seed}): members of a group must share it"
 

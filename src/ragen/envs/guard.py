@@ -70,11 +70,11 @@ class Guarded(Environment):
             self._words = self._checked_words("actions()", words)
         return self._words or ()
 
-    def listed(self) -> tuple[str, ...]:
-        """What the prompt lists as actions."""
-        if type(self.inner).listed is Environment.listed:
+    def forms(self) -> tuple[str, ...]:
+        """The actions as the prompt lists them."""
+        if type(self.inner).forms is Environment.forms:
             return self.actions()
-        return self._checked_words("listed()", self._call("listed()", self.inner.listed))
+        return self._checked_words("forms()", self._call("forms()", self.inner.forms))
 
     def instructions(self) -> str:
         """What the task is."""

@@ -172,15 +172,13 @@ def environment_step(env: Environment, steps: int = ENV_STEPS) -> float:
     """Mean seconds of a random step, resets not counted."""
     draw, spent = random.Random(0), 0.0
     env.reset(instance_seed=0, dynamics_seed=0)
-    words = env.actions()
     for number in range(steps):
-        word = draw.choice(words)
+        word = draw.choice(env.actions())
         begun = time.perf_counter()
         step = env.step(word)
         spent += time.perf_counter() - begun
         if step.terminated or step.truncated:
             env.reset(instance_seed=number % 50, dynamics_seed=number)
-            words = env.actions()
     return spent / steps
 
 

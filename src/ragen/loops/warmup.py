@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ragen.cache import cache_dir, is_made, made_once
 from ragen.config.schema import MADE_DATA, Config
 from ragen.episode import Segment
 from ragen.errors import ConfigError, EnvironmentFault
@@ -22,7 +23,6 @@ from ragen.loops.compose import Agent, World, build_agent, build_rules
 from ragen.loops.conversations import conversation_rows, stored_conversations
 from ragen.loops.demonstrations import demonstrated
 from ragen.models.allocator import trim
-from ragen.models.cache import cache_dir, is_made, made_once
 from ragen.models.load import save_model
 from ragen.models.resolve import resolve_model
 from ragen.rollout.demonstrations import demonstration_specs, optimal_player, random_player

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
+from ragen.cache import cache_dir, is_made, made_once
 from ragen.errors import ModelError
-from ragen.models.cache import cache_dir, is_made, made_once
 from ragen.models.load import quiet_transformers
 from ragen.models.names import SMOLLM2
 

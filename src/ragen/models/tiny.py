@@ -16,8 +16,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from ragen.cache import cache_dir, made_once
 from ragen.envs import Environment, environments
-from ragen.models.cache import cache_dir, made_once
 from ragen.models.load import quiet_transformers
 from ragen.models.names import TINY
 from ragen.seeding import derive, generator
@@ -124,7 +124,7 @@ def _episode_texts(env: Environment, thinking: bool, name: str) -> Iterator[str]
         observation = env.reset(instance_seed=index, dynamics_seed=index).text
         task = Task(
             instructions=env.instructions(),
-            actions=env.actions(),
+            actions=env.forms(),
             max_turns=settings.max_turns,
             max_actions=settings.max_actions,
             max_actions_per_turn=settings.max_actions_per_turn,

@@ -7,6 +7,7 @@ also its function in the page.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 from ragen.envs.bandit import Bandit, BanditSettings
@@ -16,8 +17,10 @@ from ragen.envs.game_2048.env import EMPTY, Game2048, Game2048Settings
 from ragen.envs.registry import environments
 from ragen.envs.sokoban.env import SokobanEnv, SokobanSettings
 from ragen.envs.sudoku.env import BLANK, Sudoku, SudokuSettings
+from ragen.envs.webshop import WebShop, WebShopSettings
 from ragen.episode import Trajectory
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, RagenError
+from ragen.report import shop
 
 Frames = list[Any]  # the state before the first turn, then after each turn: K + 1 of them, as JSON; None = not known
 Settings = TypeVar("Settings", bound=EnvSettings)
@@ -161,6 +164,24 @@ def _bandit(settings: BanditSettings) -> Drawing:
         return [{"arms": shown, "pulls": []}, *({"arms": shown, "pulls": pulls} for _ in trajectory.turns)]
 
     return Drawing("arms", {"arms": arms}, frames)
+
+
+@draws(WebShop)
+def _webshop(settings: WebShopSettings) -> Drawing:
+    """Pages of the shop, played again; without its products, which may lie elsewhere, there are none."""
+
+    @cache
+    def opened() -> WebShop | None:
+        try:
+            return WebShop(settings)
+        except RagenError:
+            return None
+
+    def frames(trajectory: Trajectory) -> Frames | None:
+        env = opened()
+        return None if env is None else shop.frames(env, trajectory)
+
+    return Drawing("shop", {}, frames)
 
 
 def after_turns(trajectory: Trajectory) -> list[str]:

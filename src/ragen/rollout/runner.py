@@ -280,7 +280,7 @@ def make_task(env: Environment, *, thinking: bool) -> Task:
     settings = env.settings
     return Task(
         instructions=env.instructions(),
-        actions=env.listed(),
+        actions=env.forms(),
         max_turns=settings.max_turns,
         max_actions=settings.max_actions,
         max_actions_per_turn=settings.max_actions_per_turn,

@@ -92,7 +92,7 @@ class Countdown(Environment):
             for signs in product("+-*/", repeat=len(rest))
         )
 
-    def listed(self) -> tuple[str, ...]:
+    def forms(self) -> tuple[str, ...]:
         """What an action looks like."""
         return ("an expression",)
 

@@ -93,7 +93,7 @@ class Sudoku(Environment):
         open_cells = [cell for cell, digit in enumerate(self._given or (0,) * size**2) if not digit]
         return tuple(self._named(cell, digit) for cell in open_cells for digit in range(1, size + 1))
 
-    def listed(self) -> tuple[str, ...]:
+    def forms(self) -> tuple[str, ...]:
         """What an action looks like."""
         return ("row column digit",)
 

@@ -53,9 +53,9 @@ class Remote(Guarded):
         """The action words."""
         return tuple(self._asked("actions"))
 
-    def listed(self) -> tuple[str, ...]:
+    def forms(self) -> tuple[str, ...]:
         """What the prompt lists."""
-        return tuple(self._asked("listed"))
+        return tuple(self._asked("forms"))
 
     def instructions(self) -> str:
         """What the task is."""
