@@ -11,6 +11,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,22 @@ def test_killing_all_kills_nobody_outside(host: dict[str, Any]) -> None:
 def test_the_keeper_cannot_be_hit(number: int) -> None:
     result = run_python(f"import os, time\nos.kill(1, {int(number)})\ntime.sleep(0.1)\nprint('still here')", limits=SHORT)
     assert (result.stdout, result.exit) == ("still here\n", 0)
+
+
+def test_a_keeper_that_is_killed_from_outside_is_no_fault_of_the_walls(host: dict[str, Any]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            run_python, "import time; print('on', flush=True); time.sleep(600)", limits=Limits(seconds=600)
+        )
+        while len(born := sorted(family(os.getpid()))) < 4:  # the victim too
+            time.sleep(0.02)
+        launchers = [pid for pid in born if "inside.launcher" in Path(f"/proc/{pid}/cmdline").read_text()]
+        parents = {pid: family(pid) for pid in launchers}
+        keeper = next(pid for pid in launchers if len(parents[pid]) == 1)
+        os.kill(keeper, signal.SIGKILL)
+        result = running.result(60)
+    assert (result.stdout, result.exit, result.timed_out) == ("on\n", None, False)
+    assert result.error == "it was ended from outside"
 
 
 def test_files_are_gone_afterwards_and_programs_do_not_meet() -> None:

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ragen.errors import SandboxError
 from ragen.tools.sandbox.inside.syscalls import ARCHES
@@ -180,15 +181,16 @@ def _exchange(process: "subprocess.Popen[bytes]", reading: int, plan: bytes, lim
 
 
 def _outcome(heard: _Heard, limits: Limits) -> Result:
-    reports = [json.loads(line) for line in heard.report.splitlines()]
-    fault = next((report["fault"] for report in reports if "fault" in report), None)
-    if fault is not None or not (reports or heard.overflow):
-        told = fault or heard.stderr.decode("utf-8", "replace").strip() or "it ended without a word"
+    report: dict[str, Any] = {}
+    for line in heard.report.splitlines():
+        report |= json.loads(line)
+    if "fault" in report or not report:
+        told = report.get("fault") or heard.stderr.decode("utf-8", "replace").strip() or "it ended without a word"
         raise SandboxError(f"the sandbox cannot be built here: {told}. {ADVICE}")
-    code: int | None = reports[0]["exit"] if reports else None
-    by_cpu = code == -signal.SIGXCPU or (code == -signal.SIGKILL and reports[0]["cpu_s"] >= limits.cpu_seconds)
-    by_clock = bool(reports) and reports[0]["timed_out"]
-    error = None
+    code: int | None = report.get("exit")
+    by_cpu = code == -signal.SIGXCPU or (code == -signal.SIGKILL and report["cpu_s"] >= limits.cpu_seconds)
+    by_clock = report.get("timed_out", False)
+    error = None if "exit" in report else "it was ended from outside"  # the machine had no memory left, for example
     if heard.overflow:
         error = f"it wrote more than {limits.output_bytes} bytes and was ended"
     elif by_clock:

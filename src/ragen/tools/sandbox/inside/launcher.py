@@ -5,8 +5,8 @@ system of its own, gives up every privilege and starts the *program*, which limi
 runs the code. When the keeper ends, for whatever reason, the kernel kills all that is left. The keeper ends with the
 program, at the time limit, or when whoever asked is gone (its pipe closes).
 
-Reports go through a pipe as JSON objects, one a line: ``fault`` (a wall could not be built), or ``exit`` (the code, or
-−signal), ``cpu_s`` and ``timed_out``.
+Reports go through a pipe as JSON objects, one a line: ``fault`` (a wall could not be built); or ``started``, and then
+``exit`` (the code, or −signal), ``cpu_s`` and ``timed_out``.
 """
 
 import json
@@ -30,6 +30,7 @@ SETUP_FAILED = 70
 
 def main(report: int, parent: int) -> int:
     """Build, run, report; what it returns is the program's exit code in the program, 0 elsewhere."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 is not hit by signals that it does not handle
     try:
         kernel.die_with_parent(parent)
         plan = json.loads(_line(PLAN))
@@ -44,16 +45,17 @@ def main(report: int, parent: int) -> int:
         _become(user)
         if program := os.fork():
             _close(1, 2)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 is not hit by signals that it does not handle
             _tell(report, _keep(program, plan["seconds"]))
             os._exit(0)
         os.dup2(null, 0)
         _limit(plan, root=user is not None)
         kernel.install_filter(arch)
+        _tell(report, {"started": True})
     except Exception as error:
         _tell(report, {"fault": str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"})
         os._exit(SETUP_FAILED)
     _close(null, report)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return run(plan["code"])
 
 
