@@ -34,6 +34,8 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "model.lora.targets": ("q_proj", LORA, {}),
     "rollout.explore_min": (0.2, {"rollout.explore": 0.5, "rollout.instances": 64}, {}),
     "rollout.window": (2, {"rollout.context": "window"}, {}),
+    "rollout.env_mode": ("thread", {"rollout.env_workers": 2}, {}),
+    "rollout.env_timeout_s": (5.0, {"rollout.env_workers": 2}, {}),
     "reward.coef": (0.3, {"reward.process": "plan_agreement"}, {}),
     "reward.overlong_coef": (0.3, {"reward.overlong_buffer": 16}, {}),
     "reward.overlong_buffer": (16, {}, {"reward.overlong_coef": 0.0}),
@@ -63,7 +65,7 @@ ALWAYS = {
     "model": "name device dtype trust_remote_code",
     "model.lora": "rank",
     "rollout": "groups members resample instances explore max_new_tokens max_trajectory_tokens "
-    "max_context temperature top_p top_k min_p stop_strings context thinking force_think format_penalty",
+    "max_context temperature top_p top_k min_p stop_strings context thinking force_think format_penalty env_workers",
     "reward": "process",
     "curriculum": "stages",
     "filter": "strategy value returns max_flat_steps",

@@ -89,8 +89,12 @@ class Browser:
 
     def open(self, url):
         """Go to a page and wait until it is loaded."""
+        self.follow(lambda: self.call("Page.navigate", url=url))
+
+    def follow(self, do):
+        """Do what leads to another page, and wait until it is loaded."""
         self._loaded = False
-        self.call("Page.navigate", url=url)
+        do()
         while not self._loaded:
             self._read()
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": "serve a trained agent as an OpenAI-compatible endpoint",
     "warmup": "teach a model the reply format on demonstrations",
     "play": "play an environment yourself",
+    "shop": "play WebShop in the browser, or replay an agent's episodes there",
     "study": "run a grid of settings over seeds, and report it",
     "runs": "list runs and how far they are",
     "show": "print stored trajectories of a run",

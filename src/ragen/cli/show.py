@@ -17,6 +17,13 @@ OVERRIDES: str | None = None
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("run", metavar="RUN", help="a run directory, or its name under runs/")
+    choose_episodes(parser)
+    parser.add_argument("--limit", type=int, default=8, help="trajectories at most (8; 0 = all)")
+    parser.add_argument("--json", action="store_true", help="print them as stored, one line of JSON each (all: --limit 0)")
+
+
+def choose_episodes(parser: argparse.ArgumentParser) -> None:
+    """Declare the options by which ``chosen`` chooses."""
     parser.add_argument("--step", type=int, help="the training step (default: the last one stored)")
     parser.add_argument("--group", type=int, help="only this group, by its number in the run or (from 0) in the step")
     parser.add_argument("--member", type=int, help="only this member of each group")
@@ -25,8 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     order = parser.add_mutually_exclusive_group()
     order.add_argument("--best", action="store_true", help="highest return first")
     order.add_argument("--worst", action="store_true", help="lowest return first")
-    parser.add_argument("--limit", type=int, default=8, help="trajectories at most (8; 0 = all)")
-    parser.add_argument("--json", action="store_true", help="print them as stored, one line of JSON each (all: --limit 0)")
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -43,9 +48,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     opened = RunDirectory.open(find_run(args.run))
     stored = opened.trajectories(args.step)
     a_step = opened.config.rollout.groups
-    chosen = _chosen(stored, a_step, args)
+    wanted = chosen(stored, a_step, args)
     if args.json:
-        for item in chosen[: args.limit or None]:
+        for item in wanted[: args.limit or None]:
             sys.stdout.write(to_line(trajectory_record(item)))
         return 0
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
@@ -58,7 +63,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     if why := "" if trained else _why_untrained(opened, step):
         console.print(why, markup=False, highlight=False, soft_wrap=True)
-    show_trajectories(chosen, console, decode, limit=args.limit or None, groups_a_step=a_step)
+    show_trajectories(wanted, console, decode, limit=args.limit or None, groups_a_step=a_step)
     return 0
 
 
@@ -75,7 +80,7 @@ def _why_untrained(run: "RunDirectory", step: int) -> str:
     return f"nothing was trained in this step: {flat} (a run stops after {limit} such steps in a row: filter.max_flat_steps)"
 
 
-def _chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Namespace) -> "list[StoredTrajectory]":
+def chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Namespace) -> "list[StoredTrajectory]":
     """What the options ask for, in the order they ask for. Raises CheckpointError where nothing is left."""
 
     def wanted(item: "StoredTrajectory") -> bool:
@@ -88,8 +93,8 @@ def _chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Na
             and not (args.invalid and all(turn.valid for turn in t.turns))
         )
 
-    chosen = [item for item in stored if wanted(item)]
-    if not chosen:
+    found = [item for item in stored if wanted(item)]
+    if not found:
         groups = sorted({item.group for item in stored if item.group is not None})
         members = max((item.trajectory.member for item in stored), default=0)
         won = sum(item.trajectory.success for item in stored)
@@ -98,10 +103,10 @@ def _chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Na
             f"{a_step - 1}), members 0 to {members}, and {won} succeeded"
         )
     if args.best or args.worst:
-        chosen.sort(key=lambda item: item.trajectory.total_return, reverse=args.best)
+        found.sort(key=lambda item: item.trajectory.total_return, reverse=args.best)
     else:
-        chosen.sort(key=lambda item: not item.trained)
-    return chosen
+        found.sort(key=lambda item: not item.trained)
+    return found
 
 
 def _order(args: argparse.Namespace) -> str:

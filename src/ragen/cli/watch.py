@@ -4,10 +4,7 @@ Ctrl-C ends it; the training is not touched. A finished run can be looked at as 
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
-
-from ragen.errors import ConfigError
 
 OVERRIDES: str | None = None
 PORT = 8808
@@ -22,18 +19,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Serve until Ctrl-C."""
     del overrides
-    if not 0 <= args.port < 2**16:
-        raise ConfigError(f"--port is {args.port}; use 0 (any that is free) to 65535")
     from ragen.report.live import Watch
     from ragen.runs.directory import RunDirectory, find_run
 
     path = find_run(args.run)
     RunDirectory.open(path)  # a damaged run is said here rather than in the browser
     with Watch(path, args.port) as server:
-        sys.stdout.write(f"{server.address}   (Ctrl-C ends this; the run goes on)\n")
-        sys.stdout.flush()
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            sys.stdout.write("\n")
+        server.serve("Ctrl-C ends this; the run goes on")
     return 0

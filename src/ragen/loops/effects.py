@@ -46,6 +46,9 @@ CONDITIONS = (
     Condition(("rollout.explore_min",), "rollout.explore below 1", lambda c: c.rollout.explore < 1),
     Condition(("rollout.window",), "rollout.context 'window'", lambda c: c.rollout.context == "window"),
     Condition(
+        ("rollout.env_mode", "rollout.env_timeout_s"), "rollout.env_workers above 0", lambda c: c.rollout.env_workers > 0
+    ),
+    Condition(
         ("reward.coef",),
         "a reward.process other than 'none'",
         lambda c: c.reward.process != "none" or c.reward.coef == 0,  # nothing is asked for

@@ -99,6 +99,7 @@ def _run(session: Session, listener: Listener) -> TrainResult:
         try:
             result = _steps(session, listener, interrupt)
         finally:
+            session.workers.close()
             session.run.close()
     listener.on_end(result)
     return result

@@ -4,13 +4,12 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ragen.errors import ConfigError, RagenError
+from ragen.errors import RagenError
+from ragen.localserver import LocalHandler, LocalServer
 from ragen.report.file import packer_of
 from ragen.report.overview import plain_overview
 from ragen.report.page import head, packed, page
@@ -18,8 +17,6 @@ from ragen.report.steps import PackedStep, Packer
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import writer
 
-HOST = "127.0.0.1"
-NAMES = ("127.0.0.1", "localhost")  # a page of another name that leads here could read the run (DNS rebinding)
 KEPT_BODIES = 8
 
 
@@ -86,71 +83,37 @@ def _written(run: RunDirectory, step: int) -> int:
     return file.stat().st_mtime_ns if file.is_file() else 0
 
 
-class Watch(ThreadingHTTPServer):
-    """Serves one run on 127.0.0.1. Port 0 takes a free one; raises ConfigError where the port cannot be had."""
-
-    daemon_threads = True
+class Watch(LocalServer):
+    """Serves one run. Port 0 takes a free one; raises ConfigError where the port cannot be had."""
 
     def __init__(self, run: Path, port: int) -> None:
         self.live = LiveRun(run)
         self.shell = "".join(page(None)).encode()
-        try:
-            super().__init__((HOST, port), _Handler)
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ConfigError(
-                f"--port {port} cannot be used: {reason}; choose another one, or 0 for any that is free"
-            ) from None
-
-    @property
-    def address(self) -> str:
-        """What a browser is given."""
-        return f"http://{HOST}:{self.server_address[1]}/"
+        super().__init__(port, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     server: Watch
 
-    def do_GET(self) -> None:
-        """Answer the page's questions; to nobody else."""
-        name = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
-        if name not in NAMES:
-            self._send(HTTPStatus.FORBIDDEN, b"this server answers to 127.0.0.1 and localhost only\n", "text/plain")
-            return
+    def get(self) -> None:
+        """Answer the page's questions."""
         url = urlsplit(self.path)
         live = self.server.live
         if url.path == "/":
-            self._send(HTTPStatus.OK, self.server.shell, "text/html; charset=utf-8")
+            self.answer(HTTPStatus.OK, self.server.shell, "text/html; charset=utf-8")
         elif url.path == "/head":
-            self._answer(live.head)
+            self._packed(live.head)
         elif url.path in ("/index", "/body") and (step := _step_of(url.query)) is not None:
-            self._answer(lambda: (live.index if url.path == "/index" else live.body)(step))
+            self._packed(lambda: (live.index if url.path == "/index" else live.body)(step))
         else:
-            self._send(HTTPStatus.NOT_FOUND, b"nothing is here\n", "text/plain")
+            self.nothing()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class has this name)
-        """Say nothing: the page asks every few seconds."""
-
-    def _answer(self, make: Callable[[], bytes]) -> None:
+    def _packed(self, make: Callable[[], bytes]) -> None:
         try:
-            self._send(HTTPStatus.OK, make(), "application/json", packed=True)
+            self.answer(HTTPStatus.OK, make(), "application/json", {"Content-Encoding": "gzip"})
         except (RagenError, OSError) as error:  # damaged, or just being replaced: the page says it and asks again
             said = json.dumps({"error": str(error)}).encode("ascii")
-            self._send(HTTPStatus.SERVICE_UNAVAILABLE, said, "application/json")
-
-    def _send(self, status: HTTPStatus, data: bytes, kind: str, *, packed: bool = False) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        if packed:
-            self.send_header("Content-Encoding", "gzip")
-        self.end_headers()
-        try:
-            self.wfile.write(data)
-        except ConnectionError:  # the page was closed
-            self.close_connection = True
+            self.answer(HTTPStatus.SERVICE_UNAVAILABLE, said, "application/json")
 
 
 def _step_of(query: str) -> int | None:

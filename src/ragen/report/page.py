@@ -25,6 +25,7 @@ SCRIPTS = (
     "chart.js",
     "curves.js",
     "world.js",
+    "shop.js",
     "tokens.js",
     "episode.js",
     "select.js",

@@ -14,7 +14,10 @@ from ragen.runs.disk import write_text
 from ragen.runs.lock import locked
 
 # a resumed run may change these sections and settings: what was trained so far does not depend on them
-FREE_SETTINGS = ("steps", "plugins", "eval", "diagnostics", "echo_trap.action", "echo_trap.max_rollbacks", "run")
+FREE_SETTINGS = (
+    *("steps", "plugins", "eval", "diagnostics", "echo_trap.action", "echo_trap.max_rollbacks", "run"),
+    *("rollout.env_workers", "rollout.env_mode", "rollout.env_timeout_s"),
+)
 SETTINGS = "settings.yaml"
 
 

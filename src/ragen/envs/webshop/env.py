@@ -13,6 +13,7 @@ from ragen.envs.webshop.goals import Goal, Kind
 from ragen.envs.webshop.oracle import Move, instruction_queries, naive_move, next_move, walk
 from ragen.envs.webshop.render import Form, compact, full, receipt
 from ragen.envs.webshop.reward import OptionMatch, Score, score
+from ragen.envs.webshop.sight import Sight, conditions
 from ragen.envs.webshop.stock import Sources
 from ragen.envs.webshop.text import shortened
 from ragen.errors import ConfigError, EnvironmentFault
@@ -184,6 +185,12 @@ class WebShop(Environment):
         """The next action of the shopper who buys the first result."""
         verb, argument = naive_move(self._page(), self._shopping())
         return (f"{verb}[{argument}]",)
+
+    def sight(self) -> Sight:
+        """What is to be seen now: the page that the observation tells, as a value."""
+        goal, page = self._shopping(), self._page()
+        bought = () if self._score is None else conditions(goal, page, self._own.option_match)
+        return Sight(goal, page, self._render(), self._score, bought)
 
     def _shopping(self) -> Goal:
         if self._goal is None:
