@@ -58,12 +58,13 @@ class WebShop(Environment):
     """Find and buy what an instruction asks for, in a shop of text pages.
 
     - Actions: ``search[words]`` on the search page, ``click[label]`` with a label of the page elsewhere. A label that is
-      not there is no action. ``actions()`` lists what is possible now; for searches, some made of the instruction.
+      not there is no action.
     - Observation: the page (search, results, item, description, features, reviews) and the labels that can be clicked;
       ``observation: full`` has the original's strings, ``compact`` the same in fewer words, with the goal only in the task.
-    - Rewards: the score of the purchase, from 0 to 1 (see ``reward``), all other actions 0. Success: a score of 1.
+    - Rewards: with the purchase r_type · (matched attributes + matched options + [price ≤ cap]) / (attributes + options +
+      1), from 0 to 1; all other actions 0. Success: a score of 1.
     - End: terminated by Buy Now. It never truncates; the budgets are the rollout's.
-    - Arguments: ``WebShopSettings``. The instance seed is the number of the goal; nothing is left to chance.
+    - Instances: the instance seed is the number of the goal; nothing is left to chance.
 
     Up to 50 results, 10 a page. A second value of an option replaces the first; Back to Search forgets all choices, and so
     does opening a product.
