@@ -29,7 +29,7 @@ from ragen.runs.directory import RunDirectory
         (["shop", "--step", "7"], "no trajectories of step 7"),
         (["bandit"], "the environment is 'bandit', which is no shop"),
         (["--env", "sokoban"], "the environment is 'sokoban', which is no shop"),
-        (["--steps", "3"], "--steps means nothing here"),
+        (["--steps", "3"], "setting 'steps' means nothing to ragen shop"),
         (["--env.nosuch", "3"], "env.nosuch"),
         (["--env.products", "/nosuch/items.json"], "/nosuch/items.json"),
     ],

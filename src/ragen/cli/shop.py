@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ragen.cli.arguments import refuse_without_effect
 from ragen.cli.show import choose_episodes, chosen
 from ragen.errors import ConfigError
 
@@ -35,7 +36,6 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 def _play(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.config import load_config
-    from ragen.config.load import parse_overrides
     from ragen.shop.play import Episodes
     from ragen.shop.server import PlayServer
 
@@ -44,9 +44,7 @@ def _play(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     given = [name for name, default in vars(choosing.parse_args([])).items() if getattr(args, name) != default]
     if given:
         raise ConfigError(f"--{given[0]} chooses among a run's episodes: name the RUN (`ragen shop RUN --{given[0]} …`)")
-    foreign = [key for key, _ in parse_overrides(overrides) if key != "env" and not key.startswith("env.")]
-    if foreign:
-        raise ConfigError(f"--{foreign[0]} means nothing here: shop takes --env.key VALUE, --instance and --port")
+    refuse_without_effect("ragen shop", overrides, ("env",))
     goal = args.instance or 0
     if goal < 0:
         raise ConfigError(f"--instance is {goal}; use 0 or more")
