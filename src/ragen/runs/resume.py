@@ -36,6 +36,19 @@ def write_settings(folder: Path, config: Config) -> None:
     write_text(folder / SETTINGS, dump_yaml(config.model_dump(mode="json")))
 
 
+def left_behind(path: Path) -> str:
+    """What is there of a run that was given up in the middle, and what to type next."""
+    checkpoints = RunDirectory.open(path).checkpoints if (path / "config.yaml").is_file() else None
+    if checkpoints is None:
+        return "given up before the run began: nothing of it is kept but finished warm-ups; the same command starts again"
+    if checkpoints.steps():
+        return f"given up; go on from the last checkpoint: ragen train --resume {path}"
+    return (
+        f"given up before the first checkpoint: '{path}' can be looked at, not gone on with; start again under another name "
+        "(--run.name NAME), or remove it first"
+    )
+
+
 @contextmanager
 def resumed(path: str | Path, config: Config) -> Iterator[ResumePoint]:
     """The newest whole checkpoint of the run at ``path`` (or of this name), held against other processes.
