@@ -1,15 +1,4 @@
-"""Countdown: write an expression of given numbers that comes to a target.
-
-- Actions: an expression with ``+ - * /`` and brackets over the numbers, each at most once; ``×``, ``÷`` and ``−`` are read
-  too, and an ``= …`` behind it is dropped. The prompt cannot list them: ``actions()`` are those without brackets.
-- Observation: the numbers and the target; after a try, what it came to or what is wrong with it.
-- Rewards: 1 for the target, else 0. Values are exact (rational), so 1 / 3 * 3 is 1.
-- End: terminated by the target. Success: the target was reached. A wrong try changes nothing but the budget.
-- Instances: numbers of 1 … ``largest`` and a target that needs all of them (of five: four or five);
-  nothing is left to chance.
-
-After TinyZero's Countdown (github.com/Jiayi-Pan/TinyZero), which asks for one expression that uses every number.
-"""
+"""Countdown as a text environment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -50,7 +39,19 @@ class CountdownSettings(EnvSettings):
 
 
 class Countdown(Environment):
-    """Reach the target with the numbers; see the module's text for rules, rewards and instances."""
+    """Write an expression of given numbers that comes to a target.
+
+    - Actions: an expression with ``+ - * /`` and brackets over the numbers, each at most once; ``×``, ``÷`` and ``−`` are
+      read too, and an ``= …`` behind it is dropped. The prompt cannot list them: a random player draws from those of all
+      the numbers in their order, without brackets.
+    - Observation: the numbers and the target; after a try, what it came to or what is wrong with it.
+    - Rewards: 1 for the target, else 0. Values are exact (rational), so 1 / 3 * 3 is 1.
+    - End: terminated by the target. Success: the target was reached. A wrong try changes nothing but the budget.
+    - Instances: numbers of 1 … ``largest`` and a target that needs all of them (of five: four or five); nothing is left to
+      chance.
+
+    After TinyZero's Countdown (github.com/Jiayi-Pan/TinyZero), which asks for one expression that uses every number.
+    """
 
     settings_class: ClassVar[type[EnvSettings]] = CountdownSettings
     settings: CountdownSettings
