@@ -17,7 +17,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No test is timed: the machine may be busy. `make test` tries the same cases everywhere, `make test-full` new ones each time.
+# No test is timed: the machine may be busy. `make test` tries the same cases everywhere, `make test-full` new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("new", deadline=None)
 settings.load_profile("same")
