@@ -46,7 +46,7 @@ test: check  ## the whole test suite
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not full and not gpu"
 
 test-full: check  ## also what needs root, large packages or a browser (Debian: apt-get install chromium)
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu"
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu" --hypothesis-profile=new
 
 docs: $(VENV)/.dev  ## regenerate the generated tables of docs/
 	$(BIN)/python scripts/tables.py

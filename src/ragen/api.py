@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from ragen.config import Config, load_config
 from ragen.envs import Environment
 from ragen.envs.locate import name_of
 from ragen.errors import ConfigError
-from ragen.loops.compose import World, build_agent, world_of
+from ragen.loops.compose import World, build_agent, build_workers, check_workers, world_of
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
 from ragen.loops.plan import held_out_contents
@@ -93,9 +93,13 @@ def evaluate(
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
         world = world_of(config, _own(env))
+        check_workers(config, (world,))
         agent = build_agent(path, config.model, config.rollout)
         told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
-        report, _ = evaluate_agent(agent, world, config, label=str(model), players=players, progress=told.on_progress)
+        with closing(build_workers(config)) as workers:
+            report, _ = evaluate_agent(
+                agent, world, config, label=str(model), players=players, progress=told.on_progress, workers=workers
+            )
         said = (*_training_notes(stored, config, world), *format_note(report, *few_valid(world, stored, str(model))))
         report = replace(report, notes=(*report.notes, *said))
         told.on_eval(world.name, report)
@@ -135,6 +139,7 @@ def evaluate_api(
     sampler = ApiSampler(endpoint, model)
     with _alone(listener, progress=progress) as told:
         world = world_of(config, _own(env))
+        check_workers(config, (world,))
         asked = evaluation_settings(world, config, endpoint, model)
         with EvaluationDirectory.begun(root, name or default_name(model, world.name), asked) as evaluation:
             told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)

@@ -21,6 +21,10 @@ class EnvironmentFault(RagenError):
     """An environment raised or broke its contract."""
 
 
+class SandboxError(RagenError):
+    """A program cannot be walled in on this machine, so it was not run."""
+
+
 class CheckpointError(RagenError):
     """A checkpoint or run directory is missing, incomplete, foreign or in the way."""
 

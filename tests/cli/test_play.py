@@ -101,3 +101,21 @@ def test_without_an_input_the_game_is_left(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", None)
     assert main(["play", "bandit"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("left.")
+
+
+def test_an_environment_that_fails_is_blamed_and_the_player_is_not(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "broken.py"
+    file.write_text(
+        "from ragen import Environment, EnvSettings, Observation\n\n\n"
+        "class Broken(Environment):\n"
+        "    success = False\n\n"
+        "    def reset(self, *, instance_seed, dynamics_seed):\n        return Observation('Go.')\n\n"
+        "    def actions(self):\n        return ('a',)\n\n"
+        "    def instructions(self):\n        return 'Say a.'\n\n"
+        "    def step(self, action):\n        return 1 / 0\n"
+    )
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\n"))
+    assert main(["play", f"{file}:Broken"]) == 2
+    told = capsys.readouterr()
+    assert "ZeroDivisionError" in told.err
+    assert "did nothing" not in told.out

@@ -10,7 +10,7 @@ from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.text.chat import ChatRenderer
 
 
-@pytest.mark.parametrize("name", [name for name in environments if name.startswith(("bandit", "frozen", "sokoban"))])
+@pytest.mark.parametrize("name", [name for name in environments if name.startswith(("bandit", "frozen", "sokoban", "2048"))])
 def test_within_an_instance_a_key_names_what_is_shown_and_nothing_else(name: str) -> None:
     make = environment_factory({"name": name})
     for seed in range(3):

@@ -2,25 +2,28 @@
 
 import json
 import os
+import sys
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tools.sandbox.test_hostile import refusal
 
 from ragen.envs import check_environment, environment_factory, environments
 from ragen.envs.gsm8k.env import VAGUE
 from ragen.envs.gsm8k.problems import load_problems
 from ragen.envs.numbers import numbers, read_answer
 from ragen.episode import Completion, StopReason
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, SandboxError
 from ragen.rollout.contexts import MessageContext
 from ragen.rollout.demonstrations import play, players_of, random_player
 from ragen.rollout.instances import evaluation_specs
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.seeding import generator
 from ragen.tools.call import Call, final
+from ragen.tools.sandbox import run
 
 DATA = Path(os.environ.get("RAGEN_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "gsm8k"
 RECORDS = [
@@ -43,6 +46,34 @@ def file(tmp_path: Path) -> str:
 @pytest.mark.parametrize("name", ["gsm8k", "gsm8k-plain"])
 def test_it_keeps_the_contract(file: str, name: str) -> None:
     assert check_environment(environment_factory({"name": name, "file": file}), seeds=range(12)) == []
+
+
+@pytest.mark.skipif(bool(refusal()), reason=refusal())
+def test_with_python_programs_are_run_in_the_sandbox(file: str) -> None:
+    make = environment_factory({"name": "gsm8k-python", "file": file})
+    assert check_environment(make, seeds=range(2)) == []
+    env = make()
+    question = env.reset(instance_seed=0, dynamics_seed=0).text
+    plan = env.plan() or ()
+    assert all(action.startswith('{"name": "python", "arguments": {"code": "print(') for action in plan)
+    steps = [env.step(action) for action in plan]
+    calculations = next(record["answer"] for record in RECORDS if record["question"] == question)
+    assert all(f"={step.observation}>>" in calculations for step in steps)
+    hidden = env.step(str(Call("python", {"code": "import os; print(os.path.exists('/etc/passwd'))"})))
+    assert hidden.observation == "False"
+    failed = env.step(str(Call("python", {"code": "1 / 0"})))
+    assert failed.observation.splitlines()[-2:] == ["ZeroDivisionError: division by zero", "exit code 1"]
+    result = play(evaluation_specs("gsm8k-python", episodes=1, samples=1, seed=0)[0], make, players_of(env)["optimal"])
+    assert result == (True, 1.0)
+
+
+def test_with_python_a_machine_without_walls_is_refused_at_the_start(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    run.check.cache_clear()
+    with pytest.raises(SandboxError, match="no sandbox on darwin"):
+        environment_factory({"name": "gsm8k-python", "file": file})
+    monkeypatch.undo()
+    run.check.cache_clear()
 
 
 @pytest.mark.parametrize(

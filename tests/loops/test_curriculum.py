@@ -1,13 +1,17 @@
 """When a stage of the curriculum ends."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragen.config import load_config
 from ragen.config.collection import CurriculumConfig
 from ragen.config.settings import validated
 from ragen.errors import ConfigError
 from ragen.loops.carried import Carried
-from ragen.loops.curriculum import next_stage
+from ragen.loops.curriculum import next_stage, stages_without_end
 from ragen.loops.plan import plan_session
 
 EASY = {"size": 2}
@@ -89,3 +93,41 @@ def test_a_horizon_grows_on_the_command_line() -> None:
     plan = plan_session(load_config(LAKE, words), env=None)
     assert [world.settings["max_turns"] for world in (*plan.stages, plan.world)] == [1, 5]
     assert [world.settings["max_actions"] for world in (*plan.stages, plan.world)] == [2, 10]
+
+
+def test_the_first_stage_that_outlasts_the_run_is_told() -> None:
+    verbose = {"env": {"wording": "verbose"}}
+    config = load_config(LAKE | {"steps": 5, "curriculum.stages": [verbose | {"until": 9}]})
+    (told,) = stages_without_end(config)
+    assert "stage 1 ends after step 9 at the earliest and steps is 5, so the run's own env would not be trained on" in told
+    stages = [verbose | {"until": 2}, verbose | {"advance_at": 0.5}, verbose | {"until": 7}]
+    (told,) = stages_without_end(load_config(LAKE | {"steps": 5, "curriculum.stages": stages}))
+    assert "stage 2 ends after step 5 at the earliest and steps is 5, so the later stages and the run's own env" in told
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.none(), st.integers(1, 8)), st.booleans()).filter(lambda stage: stage != (None, False)),
+        max_size=4,
+    ),
+    st.integers(1, 4),
+    st.integers(0, 12),
+)
+def test_a_stage_is_told_exactly_where_full_success_does_not_reach_the_curriculums_end(
+    ends: list[tuple[int | None, bool]], window: int, steps: int
+) -> None:
+    """Against the loop's own rule, played step by step with an agent that always succeeds."""
+    stages, until = [], 0
+    for further, advances in ends:
+        until += further or 0
+        stage: dict[str, Any] = {"env": {"wording": "short"}, "advance_at": 0.5 if advances else None}
+        stages.append(stage | {"until": until if further else None})
+    more = {"curriculum.window": window} if any(advances for _, advances in ends) else {}
+    config = load_config(LAKE | {"curriculum.stages": stages, "steps": steps} | more)
+    carried = Carried()
+    for done in range(1, steps):  # after the last step nothing is played any more
+        carried = next_stage(carried, config.curriculum, done=done, success=1.0)
+    reached = carried.stage == len(stages)
+    assert [told.partition(":")[0] for told in stages_without_end(config)] == (
+        ["curriculum"] if steps and not reached else []
+    )

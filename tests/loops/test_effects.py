@@ -5,16 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragen.algos.advantages import advantages
 from ragen.config import load_config
 from ragen.config.load import preset_names
 from ragen.config.paths import fields
 from ragen.errors import ConfigError
-from ragen.loops.carried import Carried
-from ragen.loops.curriculum import next_stage
 from ragen.loops.effects import CONDITIONS, effect_problems
 from ragen.loops.loss_checks import USED_BY
 from ragen.loops.plan import plan_session
@@ -34,6 +30,8 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "model.lora.targets": ("q_proj", LORA, {}),
     "rollout.explore_min": (0.2, {"rollout.explore": 0.5, "rollout.instances": 64}, {}),
     "rollout.window": (2, {"rollout.context": "window"}, {}),
+    "rollout.env_mode": ("thread", {"rollout.env_workers": 2}, {}),
+    "rollout.env_timeout_s": (5.0, {"rollout.env_workers": 2}, {}),
     "reward.coef": (0.3, {"reward.process": "plan_agreement"}, {}),
     "reward.overlong_coef": (0.3, {"reward.overlong_buffer": 16}, {}),
     "reward.overlong_buffer": (16, {}, {"reward.overlong_coef": 0.0}),
@@ -63,7 +61,7 @@ ALWAYS = {
     "model": "name device dtype trust_remote_code",
     "model.lora": "rank",
     "rollout": "groups members resample instances explore max_new_tokens max_trajectory_tokens "
-    "max_context temperature top_p top_k min_p stop_strings context thinking force_think format_penalty",
+    "max_context temperature top_p top_k min_p stop_strings context thinking force_think format_penalty env_workers",
     "reward": "process",
     "curriculum": "stages",
     "filter": "strategy value returns max_flat_steps",
@@ -139,21 +137,6 @@ def test_the_rules_with_a_critic_are_those_that_are_named() -> None:
             BACK | {"echo_trap.learning_rate_factor": 1.0, "filter.value": 0.5, "echo_trap.filter_value": 0.5},
             r"another than filter\.value \(0\.5\)",
         ),
-        (
-            {"steps": 5, "curriculum.stages": [{"env": {"wording": "verbose"}, "until": 9}]},
-            r"stage 1 ends after step 9 at the earliest and steps is 5, so the run's own env would never.*steps above 9",
-        ),
-        (
-            {
-                "steps": 5,
-                "curriculum.stages": [
-                    {"env": {"wording": "verbose"}, "until": 2},
-                    {"env": {"wording": "short"}, "advance_at": 0.5},
-                    {"env": {"wording": "verbose"}, "until": 7},
-                ],
-            },
-            r"stage 2 ends after step 5 at the earliest and steps is 5, so the later stages and the run's own env would",
-        ),
     ],
     ids=str,
 )
@@ -174,34 +157,6 @@ def test_a_run_that_can_train_nothing_new_is_refused(settings: dict[str, Any], w
 )
 def test_a_run_that_trains_something_is_taken(settings: dict[str, Any]) -> None:
     assert effect_problems(load(settings)) == []
-
-
-@given(
-    st.lists(
-        st.tuples(st.one_of(st.none(), st.integers(1, 8)), st.booleans()).filter(lambda stage: stage != (None, False)),
-        max_size=4,
-    ),
-    st.integers(1, 4),
-    st.integers(0, 12),
-)
-def test_a_curriculum_is_refused_exactly_where_full_success_does_not_reach_its_end(
-    ends: list[tuple[int | None, bool]], window: int, steps: int
-) -> None:
-    """Against the loop's own rule, played step by step with an agent that always succeeds."""
-    stages, until = [], 0
-    for further, advances in ends:
-        until += further or 0
-        stage: dict[str, Any] = {"env": {"wording": "short"}, "advance_at": 0.5 if advances else None}
-        stages.append(stage | {"until": until if further else None})
-    more = {"curriculum.window": window} if any(advances for _, advances in ends) else {}
-    config = load({"curriculum.stages": stages, "steps": steps} | more)
-    carried = Carried()
-    for done in range(1, steps):  # after the last step nothing is played any more
-        carried = next_stage(carried, config.curriculum, done=done, success=1.0)
-    reached = carried.stage == len(stages)
-    assert [problem.partition(":")[0] for problem in effect_problems(config)] == (
-        ["curriculum.stages"] if steps and not reached else []
-    )
 
 
 def test_a_resumed_run_keeps_settings_that_no_longer_count() -> None:

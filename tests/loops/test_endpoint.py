@@ -87,6 +87,16 @@ def test_the_same_replies_live_the_same_episodes_as_with_tokens(context: str, re
         assert all("you won!" not in m["content"] for m in request["messages"] if m["role"] == "user")
 
 
+@pytest.mark.parametrize("mode", ["process", "thread"])
+def test_environments_in_workers_live_the_same_episodes(mode: str) -> None:
+    with serving(completion(RIGHT)) as endpoint:
+        alone = evaluate(endpoint.url)
+        beside = evaluate(endpoint.url, {"rollout": {"env_workers": 2, "env_mode": mode}}, name="beside")
+    assert (beside.outcomes, beside.returns) == (alone.outcomes, alone.returns)
+    played = [{(line["group"], line["member"]): line["turns"] for line in lines(name)} for name in ("e", "beside")]
+    assert played[0] == played[1]
+
+
 def test_tokens_and_cost_are_the_endpoint_s_own_counts() -> None:
     with serving(completion(RIGHT, usage=(100, 7))) as endpoint:
         report = evaluate(endpoint.url, endpoint={"price_in": 2.0, "price_out": 10.0})

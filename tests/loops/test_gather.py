@@ -8,6 +8,7 @@ import pytest
 
 from ragen.config import load_config
 from ragen.envs import environment_factory
+from ragen.envs.workers import InTurn
 from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
 from ragen.errors import ConfigError
 from ragen.loops import gather as module
@@ -67,7 +68,14 @@ def session(monkeypatch: pytest.MonkeyPatch, fate: Fate, held_out: frozenset[str
     )
     agent = SimpleNamespace(sampler=None, renderer=None)
     return SimpleNamespace(
-        config=config, world=world, stages=stages, agent=agent, rules=None, held_out=held_out, played=played
+        config=config,
+        world=world,
+        stages=stages,
+        agent=agent,
+        rules=None,
+        workers=InTurn(),
+        held_out=held_out,
+        played=played,
     )
 
 

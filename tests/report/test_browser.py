@@ -234,6 +234,21 @@ def test_the_grid_is_a_picture_with_words(run, show):
     assert "player (1, 0)" in page.run("document.querySelector('.picture svg').getAttribute('aria-label')")
 
 
+def test_number_grids_are_pictures_with_words(run, show):
+    page = show(run, at="#rollouts/0/1/0")
+    put = "document.querySelector('.picture').replaceChildren(drawNumbers({}, {}, {{record: {{frames: [{}]}}}}))"
+    first, later = "[['1','_'],['_','2']]", "[['1','2'],['_','2']]"
+    page.run(put.format("{box: 1, blank: '_'}", later, first))
+    label = "document.querySelector('.picture svg').getAttribute('aria-label')"
+    texts = "[...document.querySelectorAll('.picture svg text')].map((t) => [t.textContent, t.classList.contains('given')])"
+    assert page.run(label) == "Numbers, row by row: 1 2; blank 2"
+    assert page.run(texts) == [["1", True], ["2", False], ["2", True]]
+    assert page.run("document.querySelectorAll('.picture .boxline').length") == 1
+    page.run(put.format("{shades: 32, blank: '_'}", "[['32','2'],['_','1024']]", first))
+    shades = "[...document.querySelectorAll('.picture .shade')].map((s) => s.getAttribute('fill-opacity'))"
+    assert page.run(shades) == ["1.00", "0.20", "1.00"]
+
+
 def test_light_and_dark(run, show, browser):
     page = show(run)
     background = "getComputedStyle(document.body).backgroundColor"

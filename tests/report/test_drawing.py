@@ -7,7 +7,7 @@ import pytest
 
 from ragen.envs import environment_factory, environments
 from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
-from ragen.report.drawing import drawing_of, draws, grid_in
+from ragen.report.drawing import drawing_of, draws, grid_in, numbers_in
 from ragen.rollout.demonstrations import demonstrate, demonstration_specs, optimal_player
 from ragen.rollout.runner import Rules
 from ragen.text.chat import ChatRenderer
@@ -45,6 +45,26 @@ def test_the_grid_of_a_real_first_observation_is_found_in_its_prompt(name):
     roles = [role for row in first for cell in row for role in drawing.facts["cells"][cell]]
     assert roles.count("player") == 1
     assert {"goal", "target"} & set(roles)
+
+
+@pytest.mark.parametrize(("name", "size"), [("sudoku", 4), ("sudoku-9", 9), ("2048", 4)])
+def test_the_numbers_of_a_real_first_observation_are_found_in_its_prompt(name, size):
+    env = environments.get(name).cls(environments.get(name).settings({}))
+    shown = env.reset(instance_seed=3, dynamics_seed=4).text
+    prompt = f"{env.instructions()}\nReply: <think>why</think><answer>action</answer>\n{shown}"
+    given = "1 2 3: that cell is given.\n" if size != 4 else ""
+    drawing = drawing_of({"name": name})
+    frames = drawing.frames(played((prompt, (env.actions()[0],), 0.0, f"{given}{shown}")))
+    assert frames == [[row.split() for row in shown.split("\n")]] * 2
+    assert len(frames[0]) == size
+    assert drawing.kind == "numbers"
+    assert drawing.facts == ({"shades": 32, "blank": "_"} if name == "2048" else {"box": round(size**0.5), "blank": "_"})
+
+
+def test_numbers_are_found_only_where_there_are_enough_rows():
+    assert numbers_in("1 2\n3 4\n\n5 6", 2, "_") == [["1", "2"], ["3", "4"]]
+    assert numbers_in("1 2\nx 4", 2, "_") is None
+    assert numbers_in("1 2\n3 4\n5 6", 2, "_") == [["3", "4"], ["5", "6"]]
 
 
 def test_changed_symbols_are_drawn_by_what_they_mean():

@@ -78,6 +78,7 @@ def _findings(config: Any, model: str | None) -> Iterator[Finding]:
     said = f"{str(dtype).removeprefix('torch.')} for compute, {why}; weights are float32; bfloat16 is {fast} here"
     yield Finding("ok", "dtype", said)
     yield from _disk(config)
+    yield _sandbox()
     if model is not None:
         yield from _model(config, model, device)
 
@@ -91,6 +92,16 @@ def _disk(config: Any) -> Iterator[Finding]:
         state = "ok" if free >= MIN_FREE_DISK else "bad"
         advice = "" if state == "ok" else "; a run of a 135M model wants 3 GiB: free some, or set run.root or RAGEN_CACHE"
         yield Finding(state, f"disk ({what})", f"{free / 2**30:.1f} GiB free at {path}{advice}")
+
+
+def _sandbox() -> Finding:
+    from ragen.tools.sandbox import check
+
+    try:
+        check()
+    except RagenError as error:
+        return Finding("note", "python tool", str(error))
+    return Finding("ok", "python tool", "the sandbox holds: a policy's programs can be run here")
 
 
 def _model(config: Any, name: str, device: "torch.device") -> Iterator[Finding]:

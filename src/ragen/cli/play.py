@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         known = env.forms() if tools is None else ()  # what is wrong with a call, its answer tells
         unknown = [part for part in parse_reply(text, thinking=thinking).actions if known and env.match(part) is None]
         runner.apply(Completion((), (), (), text, StopReason.END))
-        if runner.turns:
+        if runner.turns and runner.fault is None:
             say(_told(runner.turns[-1], unknown, known))
     _ending(runner, best)
     return 0

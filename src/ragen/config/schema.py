@@ -69,6 +69,16 @@ class RolloutConfig(Settings):
     force_think: bool = Field(True, description="begin each reply with a given `<think>` (no loss on it)")
     format_penalty: float = Field(-0.1, ge=-LARGEST_REWARD, le=0, description="added once to a turn without a valid answer")
 
+    env_workers: int = Field(
+        0, ge=0, le=256, description="workers in which environments act, side by side; 0 = in turn, without a time limit"
+    )
+    env_mode: Literal["process", "thread"] = Field(
+        "process", description="what a worker is: a process can be ended, a thread takes environments of any origin"
+    )
+    env_timeout_s: float = Field(
+        60.0, gt=0, le=86_400, description="seconds a call of an environment in a worker may take; then its episode is lost"
+    )
+
     @field_validator("stop_strings")
     @classmethod
     def _not_empty(cls, texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Environments: text in, text out. Importing this package registers the built-in presets."""
 
-from ragen.envs import bandit, frozen_lake, gsm8k, sokoban, sql, webshop, wiki
+from ragen.envs import bandit, countdown, frozen_lake, game_2048, gsm8k, sokoban, sql, sudoku, webshop, wiki
 from ragen.envs.base import Environment, EnvSettings, Observation, Step
 from ragen.envs.check import check_environment
 from ragen.envs.facts import Fact
@@ -18,13 +18,16 @@ __all__ = [
     "ToolSettings",
     "bandit",
     "check_environment",
+    "countdown",
     "environment_factory",
     "environments",
     "find_environment",
     "frozen_lake",
+    "game_2048",
     "gsm8k",
     "sokoban",
     "sql",
+    "sudoku",
     "webshop",
     "wiki",
 ]

@@ -110,11 +110,14 @@ class Environment(ABC):
 
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """The actions that are possible now, in canonical spelling; where one takes free text, a choice of them."""
+        """The actions that are possible now, in canonical spelling; where one takes free text or they are too many to list,
+        those that a random player draws from.
+        """
 
     def forms(self) -> tuple[str, ...]:
-        """The actions as the first prompt lists them. An environment whose actions differ from state to state gives their
-        forms here, such as ``click[label]``, and tells in each observation what is possible.
+        """The actions as the first prompt lists them. An environment whose actions differ from state to state, or are too
+        many to list, gives their forms here, such as ``click[label]``; where they differ, each observation tells what is
+        possible.
         """
         return self.actions()
 

@@ -26,6 +26,18 @@ class EnvPreset:
         return validated(self.cls.settings_class, {**self.overrides, **overrides}, prefix="env.")
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A factory that can be told to another process: the config's section ``env`` that names it."""
+
+    make: Factory
+    spec: Mapping[str, Any]
+
+    def __call__(self) -> Environment:
+        """A new environment."""
+        return self.make()
+
+
 environments: Registry[EnvPreset] = Registry(
     "environment", listing="`ragen envs`", fits=lambda part: isinstance(part, EnvPreset)
 )
@@ -66,7 +78,8 @@ def find_environment(spec: Mapping[str, Any], source: object = None) -> Found:
             f"env.{next(iter(overrides), 'settings')} would be ignored: {type(first).__name__}.__init__ must take "
             "`settings` first and pass it to super().__init__(settings)"
         )
-    return Found(label(name), {**spec, "name": name}, make, first.settings)
+    full = {**spec, "name": name}
+    return Found(label(name), full, Made(make, full), first.settings)
 
 
 def environment_factory(spec: Mapping[str, Any]) -> Factory:

@@ -1,6 +1,7 @@
 """The composition root: config goes in, plain components come out (law 5)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 
 from ragen.config.schema import Config, ModelConfig, RewardConfig, RolloutConfig
 from ragen.envs import Environment, find_environment
+from ragen.envs.workers import InTurn, Pool, Workers
 from ragen.errors import ConfigError
 from ragen.models.checks import check_vocabulary
 from ragen.models.device import choose_device, choose_dtype
@@ -64,6 +66,25 @@ def world_of(config: Config, env: type[Environment] | EnvironmentFactory | None 
     """The environment of a run's settings, once its plugins are loaded: one of them may register it."""
     load_plugins(config.plugins)
     return build_world(config.env, env)
+
+
+def build_workers(config: Config) -> Workers:
+    """Who does the environments' work; started when there is some. Whoever asks for it closes it."""
+    rollout = config.rollout
+    if not rollout.env_workers:
+        return InTurn()
+    return Pool(rollout.env_workers, rollout.env_mode, timeout_s=rollout.env_timeout_s, plugins=config.plugins)
+
+
+def check_workers(config: Config, worlds: Sequence[World]) -> None:
+    """ConfigError where the workers that the settings ask for cannot make one of these worlds' environments."""
+    rollout = config.rollout
+    if not rollout.env_workers or rollout.env_mode != "process":
+        return
+    pool = Pool(1, "process", timeout_s=rollout.env_timeout_s, plugins=config.plugins)
+    with closing(pool):
+        for world in worlds:
+            pool.try_out(world.make)
 
 
 def build_agent(path: Path, model: ModelConfig, rollout: RolloutConfig) -> Agent:

@@ -1,9 +1,11 @@
 """Stages of a curriculum: easier settings of the environment, or a shorter horizon, before the run's own."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ragen.config.collection import CurriculumConfig
+from ragen.config.schema import Config
 from ragen.loops.carried import Carried
 
 
@@ -30,3 +32,20 @@ def _is_over(done: int, until: int | None) -> bool:
 
 def _is_mastered(successes: Sequence[float], window: int, threshold: float | None) -> bool:
     return threshold is not None and len(successes) == window and sum(successes) / window >= threshold
+
+
+def stages_without_end(config: Config) -> Iterator[str]:
+    """The first stage that no success can end before the run does, told at the start: what follows comes only if the run is
+    gone on with.
+    """
+    stages, window, end = config.curriculum.stages, config.curriculum.window, 0
+    for number, stage in enumerate(stages, start=1):
+        mastered = math.inf if stage.advance_at is None else end + window
+        end = int(min(mastered, math.inf if stage.until is None else max(stage.until, end + 1)))
+        if end >= config.steps > 0:
+            later = "the later stages and the run's own env" if number < len(stages) else "the run's own env"
+            yield (
+                f"curriculum: stage {number} ends after step {end} at the earliest and steps is {config.steps}, so {later} "
+                f"would not be trained on: set steps above {end}, or go on with the run later"
+            )
+            return

@@ -6,7 +6,6 @@ Not among them: what a shipped preset sets for all its methods or sizes (clip bo
 ``loss_checks``.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -45,6 +44,9 @@ CONDITIONS = (
     Condition(("model.lora.alpha", "model.lora.targets"), "model.lora.rank above 0", lambda c: c.model.lora.rank > 0),
     Condition(("rollout.explore_min",), "rollout.explore below 1", lambda c: c.rollout.explore < 1),
     Condition(("rollout.window",), "rollout.context 'window'", lambda c: c.rollout.context == "window"),
+    Condition(
+        ("rollout.env_mode", "rollout.env_timeout_s"), "rollout.env_workers above 0", lambda c: c.rollout.env_workers > 0
+    ),
     Condition(
         ("reward.coef",),
         "a reward.process other than 'none'",
@@ -122,7 +124,6 @@ def _without_effect(config: Config) -> Iterator[str]:
 
 def _nothing_trained(config: Config) -> Iterator[str]:
     optim, loss, trap = config.optim, config.loss, config.echo_trap
-    yield from _stages_without_end(config)
     if 0 < config.steps <= optim.critic_warmup_steps:
         yield (
             f"optim.critic_warmup_steps is {optim.critic_warmup_steps} and steps is {config.steps}, so the policy would "
@@ -136,18 +137,3 @@ def _nothing_trained(config: Config) -> Iterator[str]:
             "same steps would come again: set echo_trap.learning_rate_factor below 1, or echo_trap.filter_value to another "
             f"than filter.value ({config.filter.value:g})"
         )
-
-
-def _stages_without_end(config: Config) -> Iterator[str]:
-    """The first stage of the curriculum that no success can end before the run does: what follows would never come."""
-    stages, window, end = config.curriculum.stages, config.curriculum.window, 0
-    for number, stage in enumerate(stages, start=1):
-        mastered = math.inf if stage.advance_at is None else end + window
-        end = int(min(mastered, math.inf if stage.until is None else max(stage.until, end + 1)))
-        if end >= config.steps > 0:
-            later = "the later stages and the run's own env" if number < len(stages) else "the run's own env"
-            yield (
-                f"curriculum.stages: stage {number} ends after step {end} at the earliest and steps is {config.steps}, so "
-                f"{later} would never be trained on: set steps above {end}, or let the stage end earlier"
-            )
-            return

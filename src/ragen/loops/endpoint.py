@@ -2,21 +2,25 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from ragen.config.schema import Config
+from ragen.envs import Environment
+from ragen.envs.workers import InTurn, Workers
 from ragen.episode import EndReason, Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
-from ragen.loops.compose import World, build_rules
+from ragen.loops.compose import World, build_rules, build_workers
 from ragen.loops.evaluate import ceiling, format_note, notes, score_players
 from ragen.metrics.evaluation import EvalReport, evaluation_report
 from ragen.rollout.collect import Progress, in_groups
 from ragen.rollout.contexts import MessageContext
 from ragen.rollout.instances import evaluation_specs
-from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
+from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules, opened
 from ragen.runs.evaluations import EPISODES, EvaluationDirectory, PlayedEpisode
 from ragen.runs.events import StoredTrajectory
 from ragen.samplers.chat import ChatRequest, ChatSampler, ContextOverflow, EndpointFailure, Usage
@@ -63,8 +67,10 @@ def evaluate_endpoint(
     todo = [spec for spec in specs if (spec.group, spec.member) not in done]
     if progress is not None and done:
         progress(len(done))
-    game = _Game(sampler, world, build_rules(config.rollout, UNLIMITED), settings.temperature, config.rollout.stop_strings)
-    _run(_play_all(game, todo, evaluation, endpoint.concurrency, progress))
+    rules = build_rules(config.rollout, UNLIMITED)
+    with closing(build_workers(config)) as workers:
+        game = _Game(sampler, world, workers, rules, settings.temperature, config.rollout.stop_strings)
+        _run(_play_all(game, todo, evaluation, endpoint.concurrency, progress))
     report = _report(evaluation, specs, world, config, endpoint, label=label, players=players)
     why = "the model may not know the reply format, or its replies are cut"
     then = f"read them in {evaluation.path / EPISODES}; more --rollout.max_new_tokens, or --rollout.thinking false"
@@ -79,13 +85,16 @@ class _Game:
 
     sampler: ChatSampler
     world: World
+    workers: Workers
     rules: Rules
     temperature: float
     stop_strings: tuple[str, ...]
 
     async def play(self, spec: EpisodeSpec) -> PlayedEpisode:
         """One episode to its end, or to the first reply that cannot be had."""
-        runner = EpisodeRunner(spec, self.world.make(), MessageContext(self.rules.context), self.rules)
+        (env,) = self.workers.environments(self.world.make, 1)
+        begun = await self._in(env, partial(opened, env, spec, thinking=self.rules.thinking))
+        runner = EpisodeRunner(spec, env, MessageContext(self.rules.context), self.rules, begun)
         usage, noted, failure = Usage(), Counter[str](), ""
         while runner.end is None:
             try:
@@ -96,10 +105,17 @@ class _Game:
                 failure = str(lost)
                 runner.fail(lost)
             else:
-                runner.apply(reply.completion)
+                runner.take(reply.completion, await self._in(env, partial(runner.act, reply.completion)))
                 noted.update(reply.notes)
         stored = StoredTrajectory(spec.group, runner.trajectory(0))
         return PlayedEpisode(stored, asdict(usage), noted, failure)
+
+    async def _in(self, env: Environment, act: Callable[[], T]) -> T:
+        """What ``act`` does in an environment: here, or, where workers do it, without keeping other episodes waiting."""
+        if isinstance(self.workers, InTurn):
+            return act()
+        (result,) = await asyncio.to_thread(self.workers.each, [(env, act)])
+        return result
 
     def _request(self, runner: EpisodeRunner[MessageContext]) -> ChatRequest:
         return ChatRequest(
@@ -115,7 +131,9 @@ class _Game:
 async def _play_all(
     game: _Game, todo: Sequence[EpisodeSpec], evaluation: EvaluationDirectory, concurrency: int, progress: Progress | None
 ) -> None:
-    """Play ``concurrency`` episodes side by side until none is left; environments act one at a time, waiting overlaps."""
+    """Play ``concurrency`` episodes side by side until none is left: waiting overlaps; environments act one at a time, where
+    they are not in workers.
+    """
     left = iter(todo)
     in_a_row = 0
 

@@ -11,6 +11,7 @@ import numpy as np
 from ragen.config.schema import Config
 from ragen.envs.guard import guarded
 from ragen.envs.locate import shown
+from ragen.envs.workers import Workers
 from ragen.episode import Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.loops.compose import Agent, World, build_rules, evaluation_params
@@ -25,7 +26,14 @@ FEW_VALID = 0.5  # a rate of valid replies below which the reader is told why th
 
 
 def evaluate_agent(
-    agent: Agent, world: World, config: Config, *, label: str, players: bool = True, progress: Progress | None = None
+    agent: Agent,
+    world: World,
+    config: Config,
+    *,
+    label: str,
+    players: bool = True,
+    progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> tuple[EvalReport, tuple[Trajectory, ...]]:
     """Play the fixed evaluation episodes of ``world`` with ``agent``; returns the report and the episodes themselves."""
     settings = config.eval
@@ -41,6 +49,7 @@ def evaluate_agent(
         params=evaluation_params(config),
         batch=settings.batch,
         progress=progress,
+        workers=workers,
     )
     firsts = specs[:: settings.samples]
     scores = score_players(world, firsts) if players else {}

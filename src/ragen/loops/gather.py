@@ -23,7 +23,8 @@ from ragen.rollout.pool import Draw, draw
 class Gathered:
     """Everything a step collected, in ``batches`` parts; ``flat`` (P′,) bool tells which groups have equal returns.
 
-    ``candidates`` are the groups the filter chooses from. ``skipped``: how often an instance was passed over.
+    ``candidates`` are the groups the filter chooses from. ``skipped``: how often an instance was passed over, ``replaced``:
+    how many workers of environments had to be replaced.
     """
 
     collection: Collection
@@ -31,6 +32,7 @@ class Gathered:
     candidates: tuple[Group, ...]
     batches: int
     skipped: int
+    replaced: int
     carried: Carried
 
 
@@ -44,7 +46,7 @@ def gather(s: Session, carried: Carried) -> Gathered:
     rollout = s.config.rollout
     parts: list[Collection] = []
     played: dict[int, int] = {}
-    skipped, missing = 0, rollout.groups
+    skipped, missing, replaced = 0, rollout.groups, s.workers.replaced
     while missing and len(parts) <= rollout.resample:
         drawn = next_instances(s.config, carried, missing, played.values())
         played |= dict(enumerate(drawn.instances, start=carried.drawn))
@@ -60,7 +62,9 @@ def gather(s: Session, carried: Carried) -> Gathered:
         carried = replace(carried, streaks=flat_streaks(streaks, known))
     live = tuple(group for group, level in zip(groups, flat, strict=True) if not level)
     errors = tuple(trajectory for part in parts for trajectory in part.errors)
-    return Gathered(Collection(groups, errors), flat, live if rollout.resample else groups, len(parts), skipped, carried)
+    replaced = s.workers.replaced - replaced
+    candidates = live if rollout.resample else groups
+    return Gathered(Collection(groups, errors), flat, candidates, len(parts), skipped, replaced, carried)
 
 
 def next_instances(config: Config, carried: Carried, count: int, taken: Container[int]) -> Draw:
@@ -79,10 +83,12 @@ def flat_groups(groups: Sequence[Group], config: Config) -> NDArray[np.bool_]:
 
 
 def gather_metrics(gathered: Gathered, config: Config) -> dict[str, float]:
-    """How much was collected and how; of pool and curriculum only where there is one."""
+    """How much was collected and how; of pool, workers and curriculum only where there are some."""
     metrics = {"collect/groups": float(len(gathered.collection.groups)), "collect/batches": float(gathered.batches)}
     if config.rollout.instances:
         metrics["collect/skipped_instances"] = float(gathered.skipped)
+    if config.rollout.env_workers:
+        metrics["collect/replaced_workers"] = float(gathered.replaced)
     if config.curriculum.stages:
         metrics["collect/stage"] = float(gathered.carried.stage + 1)
     return metrics
@@ -92,7 +98,7 @@ def _collect(s: Session, carried: Carried, instances: Sequence[int], *, again: b
     world = (*s.stages, s.world)[carried.stage]
     specs = training_specs(
         world.name,
-        world.make,
+        lambda: s.workers.environments(world.make, 1)[0],
         seed=s.config.seed,
         first=carried.drawn,
         instances=instances,
@@ -107,4 +113,5 @@ def _collect(s: Session, carried: Carried, instances: Sequence[int], *, again: b
         rules=s.rules,
         params=training_params(s.config.rollout),
         all_may_fail=again,
+        workers=s.workers,
     )

@@ -12,7 +12,7 @@ from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import CriticKind, Policy
 from ragen.learn.reference import Reference
 from ragen.loops.carried import Carried, read_carried
-from ragen.loops.compose import Agent, build_agent, build_rules
+from ragen.loops.compose import Agent, build_agent, build_rules, build_workers
 from ragen.loops.loss_checks import needs_reference
 from ragen.loops.plan import Plan, check_held_out
 from ragen.loops.session import Session, after_rollbacks, build_optimizer
@@ -67,6 +67,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
         reference=reference,
         estimator=estimator,
         rules=build_rules(config.rollout, agent.max_context, plan.shaping),
+        workers=build_workers(config),
         held_out=plan.held_out,
         start=start,
         carried=carried,

@@ -11,7 +11,7 @@ from ragen.envs import Environment
 from ragen.errors import CheckpointError, ConfigError
 from ragen.learn.lora import require_peft
 from ragen.loops.carried import Carried
-from ragen.loops.compose import World, build_shaping, build_world, world_of
+from ragen.loops.compose import World, build_shaping, build_world, check_workers, world_of
 from ragen.loops.demonstrations import mixed_specs, oracle_problems
 from ragen.loops.effects import effect_problems
 from ragen.loops.loss_checks import loss_problems
@@ -56,6 +56,7 @@ def plan_session(config: Config, *, env: type[Environment] | EnvironmentFactory 
     require_trackers(config.run.trackers)
     stages = tuple(stage_world(config, number, env) for number in range(len(config.curriculum.stages)))
     others = tuple(build_world({"name": name}) for name in config.eval.also)
+    check_workers(config, (*stages, world, *others))
     estimator = advantages.get(config.advantage.name)
     shaping = fitting(config, world, resumed=resumed)
     return Plan(config, world, stages, others, estimator, shaping, held_out_contents(config, (world, *others)))

@@ -34,7 +34,9 @@ def evaluate_all(s: Session, name: str, step: int, listener: Listener, interrupt
 def _evaluate(s: Session, world: World, name: str, step: int, listener: Listener) -> EvalReport:
     listener.on_phase(f"evaluate {name}", s.config.eval.episodes * s.config.eval.samples)
     started = time.perf_counter()
-    report, _ = evaluate_agent(s.agent, world, s.config, label=s.run.path.name, progress=listener.on_progress)
+    report, _ = evaluate_agent(
+        s.agent, world, s.config, label=s.run.path.name, progress=listener.on_progress, workers=s.workers
+    )
     trim()
     s.run.write_eval(name, step, {"seconds": time.perf_counter() - started, **report.to_dict()})
     listener.on_eval(name, report)

@@ -11,6 +11,7 @@ from ragen.algos.advantages import AdvantageEstimator, running_mean
 from ragen.algos.credit import Credit
 from ragen.algos.kl import kl_estimate
 from ragen.config.schema import Config
+from ragen.envs.workers import Workers
 from ragen.learn.batch import Batch
 from ragen.learn.checkpoint import load_state, save_state
 from ragen.learn.imitation import Imitation
@@ -50,6 +51,7 @@ class Session:
     reference: Reference | None
     estimator: AdvantageEstimator
     rules: Rules
+    workers: Workers
     held_out: frozenset[str]
     start: int
     carried: Carried

@@ -3,13 +3,15 @@
 One step is in ``loops/step.py``. What the loop needs is put together in ``loops/opening.py``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ragen.config.schema import Config
 from ragen.envs import Environment
 from ragen.loops.carried import Carried
+from ragen.loops.curriculum import stages_without_end
 from ragen.loops.guard import Guard, announced, naming_the_checkpoint, roll_back
 from ragen.loops.opening import open_session
 from ragen.loops.plan import plan_session, with_environment
@@ -22,7 +24,7 @@ from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import RunDirectory, claimed_place
 from ragen.runs.interrupt import INTERRUPTED, Interrupt, StepAbandoned
 from ragen.runs.listener import Listener, Silent
-from ragen.runs.resume import ResumePoint, resumed
+from ragen.runs.resume import ResumePoint, left_behind, resumed
 
 DONE = "all steps done"
 
@@ -63,15 +65,25 @@ def train(
     listener = listener or Silent()
     config = with_environment(config, env)
     if resume is None:
-        with claimed_place(config, label) as place:
+        with claimed_place(config, label) as place, _telling(place, listener):
             return _run(open_session(plan_session(config, env=env), place, listener), listener)
-    with resumed(resume, config) as point:
+    with resumed(resume, config) as point, _telling(point.run.path, listener):
         done = finished(point)
         if done is None:
             plan = plan_session(point.run.config, env=env, resumed=True)
             return _run(open_session(plan, point.run.path, listener, point), listener)
         listener.on_end(done)
         return done
+
+
+@contextmanager
+def _telling(place: Path, listener: Listener) -> Iterator[None]:
+    """Where Ctrl-C gives a run up (in the warm-up, or for the third time), say what is left of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        listener.on_message(left_behind(place))
+        raise
 
 
 def finished(point: ResumePoint) -> TrainResult | None:
@@ -99,6 +111,7 @@ def _run(session: Session, listener: Listener) -> TrainResult:
         try:
             result = _steps(session, listener, interrupt)
         finally:
+            session.workers.close()
             session.run.close()
     listener.on_end(result)
     return result
@@ -112,7 +125,7 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
     history: dict[int, Mapping[str, float]] = {}
     guard, carried, reason = Guard(session), session.carried, ""
     if done < config.steps:
-        for message in announced(config, run.checkpoints.regular_steps(), done):
+        for message in (*stages_without_end(config), *announced(config, run.checkpoints.regular_steps(), done)):
             listener.on_message(message)
         listener.on_phase("train", config.steps - done)
     while done < config.steps and not interrupt():

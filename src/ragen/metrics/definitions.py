@@ -8,6 +8,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "collect/groups": "number of groups collected, those of further batches (rollout.resample) included",
         "collect/batches": "batches collected: 1, and one for each time that groups were collected again",
         "collect/skipped_instances": "times an instance was passed over for its flat history; only with rollout.instances",
+        "collect/replaced_workers": "workers that stalled or died and were replaced; only with rollout.env_workers",
         "collect/stage": "stage of the curriculum, from 1; one more than there are stages: the run's own settings",
         "rollout/success": "share of episodes whose task was solved (the task's own criterion)",
         "rollout/solved_groups": "share of groups in which at least one member succeeds (pass@k, k = members of a group)",

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 from ragen.envs.bandit import Bandit, BanditSettings
 from ragen.envs.base import Environment, EnvSettings
 from ragen.envs.frozen_lake.env import FrozenLake, FrozenLakeSettings
+from ragen.envs.game_2048.env import EMPTY, Game2048, Game2048Settings
 from ragen.envs.registry import environments
 from ragen.envs.sokoban.env import SokobanEnv, SokobanSettings
+from ragen.envs.sudoku.env import BLANK, Sudoku, SudokuSettings
 from ragen.envs.webshop import WebShop, WebShopSettings
 from ragen.episode import Trajectory
 from ragen.errors import ConfigError, RagenError
@@ -101,6 +103,44 @@ def grid_in(text: str, symbols: str) -> list[str] | None:
             continue
         found = block if len(block) > 1 else found
         block = [line] if len(line) > 1 and set(line) <= set(symbols) else []
+    return found
+
+
+@draws(Sudoku)
+def _sudoku(settings: SudokuSettings) -> Drawing:
+    return _numbers(settings.size, {"box": round(settings.size**0.5), "blank": BLANK})
+
+
+@draws(Game2048)
+def _game_2048(settings: Game2048Settings) -> Drawing:
+    return _numbers(4, {"shades": settings.goal, "blank": EMPTY})
+
+
+def _numbers(size: int, facts: Mapping[str, Any]) -> Drawing:
+    """A square of numbers: a frame is its rows of texts. ``box``: thicker lines around boxes of so many cells, and what the
+    first frame has is given; ``shades``: the darker, the nearer to this number.
+    """
+
+    def frames(trajectory: Trajectory) -> Frames:
+        first = trajectory.turns[0].observation if trajectory.turns else ""
+        return [numbers_in(text, size, facts["blank"]) for text in (first, *after_turns(trajectory))]
+
+    return Drawing("numbers", facts, frames)
+
+
+def numbers_in(text: str, size: int, blank: str) -> list[list[str]] | None:
+    """The last ``size`` lines in a row that hold ``size`` numbers or blanks each.
+
+    >>> numbers_in("Sudoku: 1 2.\\n1 _\\n_ 16\\n9 left.", 2, "_")
+    [['1', '_'], ['_', '16']]
+    """
+    found: list[list[str]] | None = None
+    block: list[list[str]] = []
+    for line in text.split("\n"):
+        words = line.split()
+        fits = len(words) == size and all(word == blank or word.isdecimal() for word in words)
+        block = [*block, words] if fits else []
+        found = block[-size:] if len(block) >= size else found
     return found
 
 

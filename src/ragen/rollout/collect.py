@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from ragen.envs.workers import InTurn, Workers
 from ragen.episode import EndReason, Group, Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.rollout.contexts import TokenContext
-from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
+from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules, opened
 from ragen.samplers.base import Request, SamplingParams, TokenSampler
 from ragen.seeding import derive
 from ragen.text.chat import ChatRenderer
@@ -38,21 +40,31 @@ def collect(
     batch: int | None = None,
     progress: Progress | None = None,
     all_may_fail: bool = False,
+    workers: Workers | None = None,
 ) -> Collection:
     """Play the episodes of ``specs``, ``batch`` at a time (None = all at once), and group them.
 
     A group keeps the members that ended without a fault; statistics are taken over those (case F6). If *every* episode
     fails, EnvironmentFault is raised with the first message: the environment itself is broken. Where it is the prompt that
     never fits into the context, that is a ConfigError. With ``all_may_fail`` (a few episodes more of an environment that is
-    known to work) neither is raised.
+    known to work) neither is raised. Environments act through ``workers`` (None: in turn, here); the tokens of their texts
+    are always made here, in the same order, so that the episodes are the same with any.
     """
+    workers = workers or InTurn()
     size = batch or max(1, len(specs))
     played: list[Trajectory] = []
     fault: Exception | None = None
     for start in range(0, len(specs), size):
         chunk = specs[start : start + size]
-        runners = [EpisodeRunner(spec, make_env(), TokenContext(renderer, rules.context), rules) for spec in chunk]
-        _play(runners, sampler, params, progress)
+        envs = workers.environments(make_env, len(chunk))
+        begun = workers.each(
+            [(env, partial(opened, env, spec, thinking=rules.thinking)) for env, spec in zip(envs, chunk, strict=True)]
+        )
+        runners = [
+            EpisodeRunner(spec, env, TokenContext(renderer, rules.context), rules, start)
+            for spec, env, start in zip(chunk, envs, begun, strict=True)
+        ]
+        _play(runners, sampler, params, workers, progress)
         played.extend(runner.trajectory(sampler.version) for runner in runners)
         fault = fault or next((runner.fault for runner in runners if runner.fault is not None), None)
     errors = tuple(t for t in played if t.end is EndReason.ERROR)
@@ -76,7 +88,11 @@ def in_groups(specs: Sequence[EpisodeSpec], played: Sequence[Trajectory]) -> tup
 
 
 def _play(
-    runners: Sequence[EpisodeRunner[TokenContext]], sampler: TokenSampler, params: SamplingParams, progress: Progress | None
+    runners: Sequence[EpisodeRunner[TokenContext]],
+    sampler: TokenSampler,
+    params: SamplingParams,
+    workers: Workers,
+    progress: Progress | None,
 ) -> None:
     done = _count_ended(runners, 0, progress)
     while live := [(slot, runner) for slot, runner in enumerate(runners) if runner.end is None]:
@@ -89,8 +105,10 @@ def _play(
             )
             for slot, runner in live
         ]
-        for (_, runner), completion in zip(live, sampler.generate(requests, params), strict=True):
-            runner.apply(completion)
+        replies = [(runner, reply) for (_, runner), reply in zip(live, sampler.generate(requests, params), strict=True)]
+        done_by = workers.each([(runner.env, partial(runner.act, reply)) for runner, reply in replies])
+        for (runner, reply), acted in zip(replies, done_by, strict=True):
+            runner.take(reply, acted)
         done = _count_ended(runners, done, progress)
     sampler.release()
 

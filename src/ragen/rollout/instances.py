@@ -100,6 +100,7 @@ def _look_at(env: Guarded, seed: int) -> Sequence[str]:
     """Call all that changes nothing, at the start of an instance; returns a turn's actions."""
     env.reset(instance_seed=seed, dynamics_seed=0)
     env.instructions()
+    env.actions()
     env.anchor()
     env.content()
     env.facts()

@@ -8,13 +8,15 @@ from ragen.envs.base import Environment, Step
 from ragen.envs.guard import guarded
 from ragen.episode import Completion, EndReason, Trajectory, Turn
 from ragen.errors import ConfigError, EnvironmentFault, RagenError
+from ragen.rewards import Reasoning
 from ragen.rollout.answers import answers
 from ragen.rollout.contexts import Context, ContextPolicy
 from ragen.rollout.shaping import Shaping
-from ragen.text.parser import choose_actions, parse_reply
+from ragen.text.parser import Choice, choose_actions, parse_reply
 from ragen.text.prompts import Task, first_message, next_message
 
 EnvironmentFactory = Callable[[], Environment]
+NO_CHOICE = Choice((), (), 0, valid=False)
 C = TypeVar("C", bound=Context[Any])
 
 
@@ -47,14 +49,54 @@ class Rules:
     shaping: Shaping = field(default_factory=Shaping)
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """How an episode begins, as its environment tells it; or the ``fault`` it ended with before it began."""
+
+    observation: str = ""
+    task: Task | None = None
+    fault: EnvironmentFault | None = None
+
+
+def opened(env: Environment, spec: EpisodeSpec, *, thinking: bool) -> Opened:
+    """Begin an episode in its environment; knows nothing of tokens, so it may run beside others."""
+    guard = guarded(env)
+    try:
+        observation = guard.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
+        task = make_task(guard, thinking=thinking)
+        guard.content()  # where it cannot be told, nobody could say whether the instance is held out
+    except EnvironmentFault as fault:
+        return Opened(fault=fault)
+    return Opened(observation, task)
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What a reply did in the environment; or the ``fault`` that it met, and then only the ``anchor``, if it got so far.
+
+    With tools ``told`` is what the calls were answered, and ``well_formed`` whether the reply made or tried any.
+    """
+
+    anchor: str | None = None
+    choice: Choice = NO_CHOICE
+    reasoning: Reasoning | None = None
+    steps: tuple[Step, ...] = ()
+    success: bool = False
+    told: str | None = None
+    well_formed: bool = False
+    fault: EnvironmentFault | None = None
+
+
 class EpisodeRunner(Generic[C]):
     """Plays one episode: sample a reply to ``context``, hand it to ``apply()``, until ``end`` is set.
+
+    ``apply`` is ``act``, which knows only the environment and may run beside other episodes, and ``take``, which does not.
 
     Faults of the environment (an exception, or an answer that breaks the contract) end the episode with
     ``EndReason.ERROR``: nothing is invented, ``fault`` is kept. So does a first prompt that does not fit into the context.
     """
 
-    def __init__(self, spec: EpisodeSpec, env: Environment, context: C, rules: Rules) -> None:
+    def __init__(self, spec: EpisodeSpec, env: Environment, context: C, rules: Rules, begun: Opened | None = None) -> None:
         self.spec, self.env, self.rules = spec, guarded(env), rules
         self.turns: list[Turn] = []
         self.end: EndReason | None = None
@@ -63,17 +105,15 @@ class EpisodeRunner(Generic[C]):
         self.tokens_used = 0
         self.observation = ""
         self.context = context
-        try:
-            observation = self.env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed).text
-            self.task = make_task(self.env, thinking=rules.thinking)
-            if self.task.tools:
-                self.task = replace(self.task, tools_shown=context.offer(self.task.tools))
-            self.env.content()  # where it cannot be told, nobody could say whether the instance is held out
-        except EnvironmentFault as fault:  # costs this episode only
-            self.fail(fault)
+        begun = begun or opened(self.env, spec, thinking=rules.thinking)
+        if begun.task is None:  # a fault costs this episode only
+            self.fail(begun.fault or EnvironmentFault("the episode did not begin"))
             return
-        self._question = observation if self.task.tools is not None else ""
-        self._show(first_message(self.task, observation), observation)
+        self.task = begun.task
+        if self.task.tools:
+            self.task = replace(self.task, tools_shown=context.offer(self.task.tools))
+        self._question = begun.observation if self.task.tools is not None else ""
+        self._show(first_message(self.task, begun.observation), begun.observation)
 
     @property
     def token_budget(self) -> int:
@@ -83,30 +123,39 @@ class EpisodeRunner(Generic[C]):
 
     def apply(self, completion: Completion) -> None:
         """Execute a reply and set up the next turn, or the end."""
+        self.take(completion, self.act(completion))
+
+    def act(self, completion: Completion) -> Acted:
+        """Execute a reply in the environment; changes nothing here."""
         settings = self.env.settings
         limit = min(settings.max_actions_per_turn, settings.max_actions - self.actions_used)
         reply = parse_reply(completion.text, thinking=self.rules.thinking, calls=self.task.tools is not None)
-        shaping = self.rules.shaping
         anchor = None
         try:
             anchor = self.env.anchor()
             choice = choose_actions(reply, self.env.match, limit)
-            reasoning = shaping.reasoning(self.env, reply.thought, self.observation)
+            reasoning = self.rules.shaping.reasoning(self.env, reply.thought, self.observation)
             steps = self._execute(choice.actions)
-            success = self.env.success
             told = answers(self.env, reply, choice, steps) if self.task.tools is not None else None
-        except EnvironmentFault as fault:  # as above
+            return Acted(anchor, choice, reasoning, tuple(steps), self.env.success, told, bool(reply.actions))
+        except EnvironmentFault as fault:
+            return Acted(anchor, fault=fault)
+
+    def take(self, completion: Completion, acted: Acted) -> None:
+        """Record what a reply did, and set up the next turn, or the end."""
+        anchor, choice, steps, told = acted.anchor, acted.choice, acted.steps, acted.told
+        if acted.fault is not None:  # as above
             self._record(completion, (), valid=False, steps=[], info={}, anchor=anchor)
-            self.fail(fault)
+            self.fail(acted.fault)
             return
-        info = {**(steps[-1].info if steps else {}), "success": success, "ignored_actions": choice.ignored}
+        info = {**(steps[-1].info if steps else {}), "success": acted.success, "ignored_actions": choice.ignored}
         executed = choice.actions[: len(steps)]
         if told is not None:
             self.observation = told
         elif steps:
             self.observation = steps[-1].observation
         info["next_observation"] = self.observation
-        score = shaping.score(reasoning, executed, valid=choice.valid)
+        score = self.rules.shaping.score(acted.reasoning, executed, valid=choice.valid)
         invalid = len(choice.invalid)
         self._record(
             completion, executed, valid=choice.valid, steps=steps, info=info, anchor=anchor, invalid=invalid, score=score
@@ -116,7 +165,7 @@ class EpisodeRunner(Generic[C]):
             if told is None:
                 self._next(choice.invalid, valid_format=choice.valid)
             else:  # what could not be called is among the answers
-                self._next((), valid_format=bool(reply.actions))
+                self._next((), valid_format=acted.well_formed)
 
     def trajectory(self, policy_version: int) -> Trajectory:
         """The record of the finished episode."""

@@ -105,7 +105,7 @@ def eval_lines(name: str, report: Any) -> list[str]:
 
 def end_lines(result: Any) -> list[str]:
     """Where a run ended and what to type next."""
-    lines = [f"{result.stopped} after step {result.steps}"]
+    lines = [f"{result.stopped} after step {result.steps}" if result.planned else "steps is 0: nothing was trained"]
     if result.before is not None and result.after is not None and result.before is not result.after:
         lines.append(f"success before {_rate(result.before)} → after {_rate(result.after)}")
     if result.rollbacks:
@@ -118,12 +118,10 @@ def end_lines(result: Any) -> list[str]:
         lines.append(
             f"in none of the last {result.flat} steps did the returns of any group differ: they taught hardly anything"
         )
-    return [
-        *lines,
-        f"run: {result.run}",
-        f"look:   ragen show {result.run}   (in a browser: ragen report {result.run})",
-        *_next_lines(result),
-    ]
+    lines.append(f"run: {result.run}")
+    if result.steps:
+        lines.append(f"look:   ragen show {result.run}   (in a browser: ragen report {result.run})")
+    return [*lines, *_next_lines(result)]
 
 
 def _next_lines(result: Any) -> list[str]:

@@ -14,7 +14,10 @@ from ragen.runs.disk import write_text
 from ragen.runs.lock import locked
 
 # a resumed run may change these sections and settings: what was trained so far does not depend on them
-FREE_SETTINGS = ("steps", "plugins", "eval", "diagnostics", "echo_trap.action", "echo_trap.max_rollbacks", "run")
+FREE_SETTINGS = (
+    *("steps", "plugins", "eval", "diagnostics", "echo_trap.action", "echo_trap.max_rollbacks", "run"),
+    *("rollout.env_workers", "rollout.env_mode", "rollout.env_timeout_s"),
+)
 SETTINGS = "settings.yaml"
 
 
@@ -31,6 +34,19 @@ class ResumePoint:
 def write_settings(folder: Path, config: Config) -> None:
     """Put the settings of a run beside its weights: what was trained cannot be told from a file that may be edited since."""
     write_text(folder / SETTINGS, dump_yaml(config.model_dump(mode="json")))
+
+
+def left_behind(path: Path) -> str:
+    """What is there of a run that was given up in the middle, and what to type next."""
+    checkpoints = RunDirectory.open(path).checkpoints if (path / "config.yaml").is_file() else None
+    if checkpoints is None:
+        return "given up before the run began: nothing of it is kept but finished warm-ups; the same command starts again"
+    if checkpoints.steps():
+        return f"given up; go on from the last checkpoint: ragen train --resume {path}"
+    return (
+        f"given up before the first checkpoint: '{path}' can be looked at, not gone on with; start again under another name "
+        "(--run.name NAME), or remove it first"
+    )
 
 
 @contextmanager

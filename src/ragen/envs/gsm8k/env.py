@@ -1,4 +1,4 @@
-"""GSM8K as an environment: a word problem, a calculator, one number as the answer."""
+"""GSM8K as an environment: a word problem, a calculator or Python, one number as the answer."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +16,13 @@ from ragen.envs.registry import EnvPreset, environments
 from ragen.envs.tool_environment import ToolEnvironment, ToolSettings
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.seeding import derive
-from ragen.tools import Tool, ToolError
+from ragen.tools import Tool, ToolError, tool
 from ragen.tools.calculator import calculator, evaluate, shown
 from ragen.tools.call import Call, final, is_final
+from ragen.tools.sandbox import check, python
 
-TOOLS: Mapping[str, tuple[Tool, ...]] = {"calculator": (calculator,), "none": ()}
+TOOLS: Mapping[str, tuple[Tool, ...]] = {"calculator": (calculator,), "python": (tool(python),), "none": ()}
+USED = {"calculator": ", use the calculator for arithmetic,", "python": ", use Python for arithmetic,", "none": ""}
 VAGUE = ("I work it out.", "Let me calculate.", "I try this.", "So I go on.", "This may be it.")
 SAID_NUMBERS = 8  # of a question, that the random player draws from
 
@@ -29,7 +31,9 @@ class Gsm8kSettings(ToolSettings):
     """Settings of ``Gsm8k``."""
 
     file: str = Field("", description="problems: train.jsonl or test.jsonl of GSM8K, which are not part of ragen")
-    tools: Literal["calculator", "none"] = Field("calculator", description="what may be called; none = only the answer")
+    tools: Literal["calculator", "python", "none"] = Field(
+        "calculator", description="what may be called: python runs programs in a sandbox (Linux); none = only the answer"
+    )
     min_steps: int = Field(0, ge=0, description="difficulty: least number of calculations in the solution")
     max_steps: int = Field(100, ge=0, description="difficulty: greatest number of calculations in the solution")
 
@@ -37,15 +41,16 @@ class Gsm8kSettings(ToolSettings):
 class Gsm8k(ToolEnvironment):
     """Answer a word problem with a number (GSM8K, arXiv 2110.14168).
 
-    - Actions: ``calculator`` with an ``expression``, and the final answer.
-    - Observation: the question; then what the calculator says.
+    - Actions: ``calculator`` with an ``expression``, or ``python`` with ``code``, and the final answer.
+    - Observation: the question; then what the calculator says, or the program prints.
     - Rewards: 1 for the right number, else 0. Right is exact equality with the number behind ``####``. Commas, currency
       signs and units do not matter; of an equation what stands behind the last ``=`` counts; several numbers are wrong.
     - End: with the answer. It never truncates; the budgets are the rollout's.
     - Instances: the instance seed picks a problem of the file; nothing is left to chance.
 
-    The oracle calls the calculator for each calculation of the file's solution, as far as the budgets allow, then answers.
-    The player ``last_number`` answers the last number of the question.
+    With ``python`` a SandboxError is raised where programs cannot be walled in (docs/sandbox.md). The oracle calls for each
+    calculation of the file's solution, as far as the budgets allow, then answers. The player ``last_number`` answers the
+    last number of the question.
     """
 
     settings_class: ClassVar[type[EnvSettings]] = Gsm8kSettings
@@ -55,6 +60,8 @@ class Gsm8k(ToolEnvironment):
         self._own = cast(Gsm8kSettings, self.settings)
         self._problems = _chosen(self._own.file, self._own.min_steps, self._own.max_steps)
         self._problem: Problem | None = None
+        if self._own.tools == "python":
+            check()
 
     def start(self, instance_seed: int, dynamics_seed: int) -> str:
         """Pick the problem."""
@@ -63,7 +70,7 @@ class Gsm8k(ToolEnvironment):
         return self._problem.question
 
     def tools(self) -> tuple[Tool, ...]:
-        """The calculator, unless the settings take it away."""
+        """What the settings give."""
         return TOOLS[self._own.tools]
 
     def judge(self, answer: str) -> float:
@@ -79,14 +86,14 @@ class Gsm8k(ToolEnvironment):
         said = list(dict.fromkeys(map(shown, numbers(self._given().question))))[:SAID_NUMBERS] or ["1"]
         pairs = list(pairwise(said)) if self.tools() else []
         sums = [f"{a} {sign} {b}" for a, b in pairs for sign in "+-*"]
-        return (*(_calculate(each) for each in sums), *map(final, said))
+        return (*(self._calculate(each) for each in sums), *map(final, said))
 
     def instructions(self) -> str:
         """The task."""
         if self._own.wording == "verbose":
             return (
-                "You are solving a mathematical word problem. Work it out step by step"
-                f"{', use the calculator for arithmetic,' if self.tools() else ''} and give the answer as a single number."
+                f"You are solving a mathematical word problem. Work it out step by step{USED[self._own.tools]} and give the "
+                "answer as a single number."
             )
         return "Solve the word problem. The answer is one number."
 
@@ -102,7 +109,7 @@ class Gsm8k(ToolEnvironment):
         per_turn = min(self._own.max_actions_per_turn, self._own.max_actions - 1)
         room = min(per_turn * (self._own.max_turns - 1), self._own.max_actions - 1)
         left = self._computable()[: max(room, 0)][self.calls_made :]
-        return tuple(_calculate(each) for each in left[:per_turn]) or last
+        return tuple(self._calculate(each) for each in left[:per_turn]) or last
 
     def thought(self, rng: np.random.Generator, actions: Sequence[str]) -> str:
         """The line of the file's solution that the oracle's actions belong to; a few empty words for any others."""
@@ -130,6 +137,11 @@ class Gsm8k(ToolEnvironment):
             found.append(calculation)
         return found
 
+    def _calculate(self, expression: str) -> str:
+        if self._own.tools == "python":
+            return str(Call("python", {"code": f"print({expression})"}))
+        return str(Call("calculator", {"expression": expression}))
+
     def _given(self) -> Problem:
         if self._problem is None:
             raise EnvironmentFault("gsm8k: no episode has begun; call reset() first")
@@ -148,10 +160,6 @@ def _chosen(file: str, least: int, most: int) -> tuple[Problem, ...]:
     return chosen
 
 
-def _calculate(expression: str) -> str:
-    return str(Call("calculator", {"expression": expression}))
-
-
 def _last_number(env: Environment, rng: np.random.Generator) -> Sequence[str]:
     del rng
     if not isinstance(env, Gsm8k):
@@ -160,6 +168,9 @@ def _last_number(env: Environment, rng: np.random.Generator) -> Sequence[str]:
 
 
 environments.register("gsm8k")(EnvPreset(Gsm8k, "Word problems with a calculator; needs env.file (train.jsonl of GSM8K)"))
+environments.register("gsm8k-python")(
+    EnvPreset(Gsm8k, "gsm8k with Python programs in a sandbox instead of the calculator (Linux)", {"tools": "python"})
+)
 environments.register("gsm8k-plain")(
     EnvPreset(Gsm8k, "gsm8k without tools: one answer", {"tools": "none", "max_turns": 1, "max_actions": 1})
 )

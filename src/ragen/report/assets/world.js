@@ -4,6 +4,7 @@
 const worlds = {
   text: (facts, frame) => el("pre.worldtext", { tabIndex: 0 }, visible(String(frame)) || "(no text)"),
   grid: drawGrid,
+  numbers: drawNumbers,
   arms: drawArms,
 };
 
@@ -69,6 +70,31 @@ const TILES = {
   player: () => [svg("circle", { cx: 15, cy: 9.5, r: 4.5, class: "player" }), svg("path", { d: "M7 26a8 10 0 0 1 16 0Z", class: "player" })],
   unknown: (character) => svg("text", { x: 15, y: 20, class: "middle" }, visible(character)),
 };
+
+/** A square of numbers: boxes are framed and the first frame's numbers printed bold, or cells shaded by their number. */
+function drawNumbers(facts, rows, episode) {
+  const given = facts.box ? episode.record.frames[0] : null;
+  const side = rows.length * CELL;
+  const parts = rows.flatMap((row, r) =>
+    row.map((word, c) => {
+      const shade = facts.shades && word !== facts.blank ? Math.min(1, Math.log2(Number(word)) / Math.log2(facts.shades)) : 0;
+      const kind = given && given[r][c] !== facts.blank ? "middle given" : "middle";
+      return svg(
+        "g",
+        { transform: `translate(${c * CELL} ${r * CELL})` },
+        square("floor"),
+        shade ? svg("rect", { width: CELL, height: CELL, class: "shade", "fill-opacity": shade.toFixed(2) }) : null,
+        word === facts.blank ? null : svg("text", { x: 15, y: 20, class: word.length > 3 ? `${kind} long` : kind }, visible(word)),
+      );
+    }),
+  );
+  for (let at = facts.box; at && at < rows.length; at += facts.box) {
+    parts.push(svg("path", { d: `M${at * CELL} 0V${side}M0 ${at * CELL}H${side}`, class: "boxline" }));
+  }
+  const label = `Numbers, row by row: ${rows.map((row) => row.map((word) => (word === facts.blank ? "blank" : word)).join(" ")).join("; ")}`;
+  const attributes = { viewBox: `-1 -1 ${side + 2} ${side + 2}`, class: "grid", role: "img", "aria-label": label, width: side, height: side };
+  return svg("svg", attributes, parts);
+}
 
 /** Two arms with what they pay, what this episode pulled, and what its group pulled. */
 function drawArms(facts, frame, episode) {

@@ -1,0 +1,5 @@
+"""Countdown: importing it registers the presets ``countdown``, ``-3`` and ``-5``."""
+
+from ragen.envs.countdown.env import Countdown, CountdownSettings
+
+__all__ = ["Countdown", "CountdownSettings"]
