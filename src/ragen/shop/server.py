@@ -13,7 +13,7 @@ from ragen.shop.play import Episodes
 from ragen.shop.record import Records
 
 LONGEST_FORM = 1 << 16  # bytes
-DIGITS = 18  # of a number in an address
+DIGITS = 20  # of a number in an address: those of a 64-bit seed
 HEADERS: Mapping[str, str] = MappingProxyType(
     {"Content-Security-Policy": documents.policy(), "Referrer-Policy": "same-origin"}
 )

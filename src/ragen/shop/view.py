@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from ragen.envs.webshop.catalogue import Product
-from ragen.envs.webshop.engine import BACK, BUY, NEXT, PER_PAGE, PREVIOUS, SUBPAGES, Choice, Page
+from ragen.envs.webshop.engine import BACK, BUY, NEXT, PREVIOUS, SUBPAGES, Choice, Page
 from ragen.envs.webshop.sight import Condition, Sight
 from ragen.shop.html import Child, Html, joined, tag
 
@@ -61,9 +61,7 @@ def _results(page: Page, controls: Controls) -> Iterator[Html]:
         )
         for label, product in page.results
     ]
-    yield (
-        tag("ol", cards, class_="cards", start=(page.number - 1) * PER_PAGE + 1) if cards else tag("p", "Nothing was found.")
-    )
+    yield (tag("ul", cards, class_="cards") if cards else tag("p", "Nothing was found."))
 
 
 def _item(page: Page, product: Product, controls: Controls) -> Iterator[Html]:
