@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ragen.envs import find_environment
+from ragen.envs import environments, find_environment
 from ragen.envs.guard import guarded
 from ragen.envs.workers import InTurn, Pool
 from ragen.envs.workers.host import ProcessHost, ThreadHost
@@ -272,7 +272,8 @@ def test_other_settings_there_are_noticed(tmp_path: Path) -> None:
         pool.try_out(find_environment({"name": f"{file}:Moody"}).make)
 
 
-def test_plugins_are_loaded_in_the_workers(tmp_path: Path) -> None:
+def test_plugins_are_loaded_in_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "_items", dict(environments._items))
     plugin = tmp_path / "plug.py"
     plugin.write_text(
         f"import sys\nsys.path.insert(0, {str(WORLDS.parent)!r})\nfrom worlds import Stairs\n"

@@ -10,7 +10,7 @@ from ragen.envs import Environment, EnvSettings, Observation, Step
 
 
 class Stairs(Environment):
-    """Climb ``instance_seed % 5 + 3`` stairs, a time-stamped coin on none of them."""
+    """Climb ``instance_seed % 5 + 3`` stairs; nothing is left to chance."""
 
     def __init__(self, settings: EnvSettings | None = None) -> None:
         super().__init__(settings or EnvSettings(max_turns=4, max_actions=8, max_actions_per_turn=2))
