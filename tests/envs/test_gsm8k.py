@@ -230,3 +230,11 @@ def test_every_published_problem_is_read_and_its_calculations_are_right(name: st
 
 def test_it_is_listed_with_what_it_needs() -> None:
     assert "env.file" in environments.get("gsm8k").about
+
+
+def test_a_line_ends_only_where_json_lines_do(tmp_path: Path) -> None:
+    """A separator of Unicode (U+2028, U+0085) may stand in a JSON text as it is."""
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"question": "Two\u2028and\u0085two?", "answer": "#### 4"}\r\n', encoding="utf-8", newline="")
+    (problem,) = load_problems(str(path))
+    assert problem.answer == 4

@@ -212,3 +212,12 @@ def test_ten_thousand_summaries_are_answerable_by_search() -> None:
     players = players_of(env)
     assert sum(play(spec, make, players["reader"])[0] for spec in specs) >= 95
     assert sum(play(spec, make, random_player)[0] for spec in specs) <= 5
+
+
+def test_a_line_ends_only_where_json_lines_do(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    line = '{{"title": "{}", "text": "One\u2028two\u0085three."}}\r\n'
+    path.write_text(line.format("A") + line.format("B"), encoding="utf-8", newline="")
+    assert [(each.title, each.text) for each in load_index(str(path)).documents] == [
+        (title, "One two three.") for title in "AB"
+    ]

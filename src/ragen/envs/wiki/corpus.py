@@ -68,7 +68,7 @@ def _records(path: str, text: str) -> Iterator[tuple[str, Any]]:
     if isinstance(whole, list):
         yield from ((f"record {number}", record) for number, record in enumerate(whole, start=1))
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 yield f"line {number}", json.loads(line)
