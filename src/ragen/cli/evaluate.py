@@ -16,7 +16,12 @@ OVERRIDES: str | None = _ABOUT
 _SHORT = ("episodes", "samples", "temperature", "seed")
 _ENDPOINT = ("key_env", "concurrency", "timeout", "retries", "patience", "body", "price_in", "price_out")
 _ROLLOUT = ("max_new_tokens", "max_trajectory_tokens", "stop_strings", "context", "window", "thinking", "format_penalty")
-COUNTING_OF_API = ("env", "plugins", *(f"eval.{name}" for name in _SHORT), *(f"rollout.{name}" for name in _ROLLOUT))
+_WORKERS = ("env_workers", "env_mode", "env_timeout_s")
+COUNTING_OF_API = (
+    *("env", "plugins"),
+    *(f"eval.{name}" for name in _SHORT),
+    *(f"rollout.{name}" for name in (*_ROLLOUT, *_WORKERS)),
+)
 COUNTING = (
     *COUNTING_OF_API,
     "eval.batch",
