@@ -8,11 +8,8 @@ to a dictionary, stay whole.
 import re
 from collections.abc import Callable
 
-_STOP_WORDS = (
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to "
-    "was will with"
-)
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+from ragen.tools.search import STOP_WORDS
+
 LONGEST = 255  # characters of a token; Lucene cuts longer ones
 _IDEOGRAPHS = "\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # each is a word
 _words = re.compile(
