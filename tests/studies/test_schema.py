@@ -120,3 +120,11 @@ def test_runs_that_studies_share_are_the_same_runs():
     names = {name: set(plan_study(load_study(name), name, "tiny").runs()) for name in ("collapse", "warnings", "starpo-s")}
     assert names["collapse"] == names["warnings"]
     assert names["collapse"] < names["starpo-s"]
+
+
+def test_the_leaderboard_trains_nothing_that_the_comparison_of_methods_does_not():
+    """At the size that is meant to share its runs: those of StarPO and StarPO-S have the same names in both."""
+    board = plan_study(load_study("leaderboard"), "leaderboard", "tiny")
+    trained = {run.name for variant in board.variants for run in variant.runs if run.config.steps}
+    assert len(trained) == 2 * 3 * 5
+    assert trained <= plan_study(load_study("starpo-s"), "starpo-s", "tiny").runs().keys()
