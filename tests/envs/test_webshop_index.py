@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragen.envs.webshop import index as index_module
-from ragen.envs.webshop.analysis import STOP_WORDS, terms
+from ragen.envs.webshop.analysis import terms
 from ragen.envs.webshop.goals import goal_count
 from ragen.envs.webshop.index import K1, B, build, opened, stored_length
 from ragen.envs.webshop.stock import Sources, stock_of
+from ragen.tools.search import STOP_WORDS
 
 WORDS = st.sampled_from(["shoe", "shoes", "red", "blue", "running", "easy", "the", "8.5", "t-shirt", "women's", "lamp"])
 TEXTS = st.lists(st.lists(WORDS, max_size=30).map(" ".join), min_size=1, max_size=40)

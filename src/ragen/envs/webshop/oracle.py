@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from ragen.envs.webshop.analysis import STOP_WORDS
 from ragen.envs.webshop.engine import BACK, BUY, NEXT, PER_PAGE, PREVIOUS, Choice, Page, Place, Shop, plain_query
 from ragen.envs.webshop.goals import Goal
 from ragen.envs.webshop.reward import OptionMatch, matched_options
+from ragen.tools.search import STOP_WORDS
 
 Move = tuple[str, str]  # ("search", words) or ("click", label)
 LONGEST_WALK = 40  # moves
