@@ -10,8 +10,8 @@ from ragen.envs import Environment, EnvSettings, Observation, Step
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import ConfigError, EnvironmentFault, TemplateError
 from ragen.rollout.collect import Collection, collect
-from ragen.rollout.contexts import ContextPolicy
-from ragen.rollout.runner import EpisodeSpec, Rules
+from ragen.rollout.contexts import ContextPolicy, MessageContext
+from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.rollout.segments import segments
 from ragen.samplers.base import Request, SamplingParams
 from ragen.text.chat import ChatRenderer
@@ -341,3 +341,46 @@ def test_a_template_that_rewrites_history_runs_one_segment_a_turn(make_tokenizer
         np.concatenate([s.mask for s in segments(collection.trajectories[0])]).sum()
         == collection.trajectories[0].sampled_tokens
     )
+
+
+class Gate(Environment):
+    """Only ``Open`` opens it; every other action is refused, and the refusal is told beside the state."""
+
+    success = False
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        return Observation(f"Gate {instance_seed}.")
+
+    def step(self, action: str) -> Step:
+        return Step("The gate is shut.", 0.0, terminated=action == "Open", told=f"{action} is refused.")
+
+    def actions(self) -> tuple[str, ...]:
+        return ("Push", "Pull", "Open")
+
+    def instructions(self) -> str:
+        return "Open the gate."
+
+
+@pytest.mark.parametrize("kind", ["full", "single"])
+def test_what_actions_told_is_shown_once_and_after_a_turn_without_one_the_state_alone(kind: Any) -> None:
+    replies = iter(("Push || Pull", "hm", "<answer>", "Push", "Open"))
+    runner = EpisodeRunner(
+        EpisodeSpec("gate", 0, 0, 5, 0, 0), Gate(), MessageContext(ContextPolicy(kind)), Rules(2**31, 2**40, thinking=False)
+    )
+    for reply in replies:
+        runner.apply(Completion((), (), (), f"<answer>{reply}</answer>", StopReason.END))
+    assert [turn.info["next_observation"] for turn in runner.turns] == [
+        "Push is refused.\nPull is refused.\nThe gate is shut.",
+        *["The gate is shut."] * 2,
+        "Push is refused.\nThe gate is shut.",
+        "Open is refused.\nThe gate is shut.",
+    ]
+    assert ["refused" in turn.observation for turn in runner.turns] == [False, True, False, False, True]
+
+
+def test_an_invalid_first_turn_shows_the_first_state_again() -> None:
+    runner = EpisodeRunner(
+        EpisodeSpec("gate", 0, 0, 5, 0, 0), Gate(), MessageContext(ContextPolicy()), Rules(2**31, 2**40, thinking=False)
+    )
+    runner.apply(Completion((), (), (), "hm", StopReason.END))
+    assert "Gate 5." in runner.context.shown

@@ -71,6 +71,8 @@ class Observation:
 class Step:
     """The answer to one action.
 
+    ``observation`` is the state as it now is: it is shown again after a turn in which nothing was done. ``told`` is what
+    this action has to say beside it (why it was refused, what it came to): it is shown once, above the state.
     ``terminated`` (the task itself ended) and ``truncated`` (cut from outside the task) are never one flag. ``info`` may
     carry the bools ``success`` (default: the environment's), ``action_is_valid`` and ``action_is_effective`` (the state
     changed; default: True).
@@ -81,6 +83,12 @@ class Step:
     terminated: bool
     truncated: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    told: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What the agent is shown after this action alone."""
+        return "\n".join(filter(None, (self.told, self.observation)))
 
 
 class Environment(ABC):

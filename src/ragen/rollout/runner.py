@@ -113,6 +113,7 @@ class EpisodeRunner(Generic[C]):
         if self.task.tools:
             self.task = replace(self.task, tools_shown=context.offer(self.task.tools))
         self._question = begun.observation if self.task.tools is not None else ""
+        self._state = begun.observation
         self._show(first_message(self.task, begun.observation), begun.observation)
 
     @property
@@ -152,8 +153,9 @@ class EpisodeRunner(Generic[C]):
         executed = choice.actions[: len(steps)]
         if told is not None:
             self.observation = told
-        elif steps:
-            self.observation = steps[-1].observation
+        else:
+            self._state = steps[-1].observation if steps else self._state
+            self.observation = "\n".join(filter(None, (*(step.told for step in steps), self._state)))
         info["next_observation"] = self.observation
         score = self.rules.shaping.score(acted.reasoning, executed, valid=choice.valid)
         invalid = len(choice.invalid)
