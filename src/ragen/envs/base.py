@@ -21,11 +21,17 @@ OUTER = string.whitespace + string.punctuation + "“”‘’«»"
 
 def _distinct_words(words: tuple[str, ...]) -> tuple[str, ...]:
     plain = {word.strip(OUTER).casefold() for word in words}
-    if len(plain) != len(words) or "" in plain or any(mark in word for mark in ("||", "<", ">") for word in words):
+    if len(plain) != len(words) or "" in plain or not all(map(plain_word, words)):
         raise ValueError(
-            f"{len(words)} words that differ by more than case and outer punctuation are needed, without '||', '<' or '>'"
+            f"{len(words)} words that differ by more than case and outer punctuation are needed, printable, without '||', "
+            "'<', '>' and outer blanks"
         )
     return words
+
+
+def plain_word(word: str) -> bool:
+    """Whether a name can stand in a prompt and a reply: on one line, all of it to be seen, with no mark of a reply."""
+    return word.isprintable() and word == word.strip() and not any(mark in word for mark in ("||", "<", ">"))
 
 
 def action_problem(word: object) -> str | None:
