@@ -129,7 +129,7 @@ def test_articles_that_are_none_name_the_file(tmp_path: Path, text: str) -> None
         played("wiki", {"file": written(tmp_path, text)})
 
 
-@pytest.mark.parametrize("text", ["\ufeff#####\n#@$.#\n#####\n", "#####\r\n#@$.#\r\n#####\r\n"])
+@pytest.mark.parametrize("text", ["\ufeff#@$.#\n#####\n", "#####\r\n#@$.#\r\n#####\r\n"])
 def test_a_level_is_read_with_the_marks_of_other_systems(tmp_path: Path, text: str) -> None:
     assert played("sokoban", {"level_file": written(tmp_path, text)}, "Right").turns[0].reward == pytest.approx(10.9)
 
