@@ -13,7 +13,8 @@ from ragen.errors import ConfigError
 
 OVERRIDES: str | None = (
     "It is kept in $RAGEN_CACHE/warmups (without that variable: ~/.cache/ragen/warmups); a run with the same settings\n"
-    "takes it from there, and deleting it only costs the time to make it again.\n\n" + _ABOUT
+    "takes it from there, and deleting it only costs the time to make it again. Ctrl-C keeps there what is done.\n\n"
+    + _ABOUT
 )
 
 
