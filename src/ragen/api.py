@@ -29,6 +29,7 @@ from ragen.runs.listening import listening
 from ragen.runs.models import checked_path, find_model
 from ragen.samplers.api import ApiSampler
 from ragen.samplers.endpoint import Endpoint
+from ragen.wording import counted
 
 Source = str | Path | Mapping[str, Any]
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -161,7 +162,8 @@ def _training_notes(stored: Config | None, config: Config, world: World) -> tupl
     loose = played - held_out_contents(stored, (world,))
     if not loose:
         return ()
-    return (f"{len(loose)} of {len(played)} initial states were not kept out of this run's training: it may have seen them",)
+    some = f"{len(loose)} of {counted(len(played), 'initial state')} {'was' if len(loose) == 1 else 'were'}"
+    return (f"{some} not kept out of this run's training: it may have seen them",)
 
 
 def with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:

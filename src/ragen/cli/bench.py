@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.loops.bench import StepBench, StepTimes
@@ -60,9 +61,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     activations = Activations(budget, size.hidden, size.layers, size.vocabulary)
     check_memory(memory_estimate(size.parameters, dtype, trainable=size.parameters, activations=activations), device)
     threads = torch.get_num_threads()
-    _say(f"{path.name} on {device}, {_short(dtype)}, {threads} thread{'s' if threads > 1 else ''}")
-    more = f", {args.turns} turns with {args.between} given tokens between" if args.turns > 1 else ""
-    _say(f"{args.groups} × {args.members} conversations: prompt {args.prompt}, {args.new} new tokens a reply{more}")
+    _say(f"{path.name} on {device}, {_short(dtype)}, {counted(threads, 'thread')}")
+    more = f", {args.turns} turns with {counted(args.between, 'given token')} between" if args.turns > 1 else ""
+    new = counted(args.new, "new token")
+    _say(f"{args.groups} × {counted(args.members, 'conversation')}: prompt {args.prompt}, {new} a reply{more}")
     rates = {kind: product_rate(kind, device) for kind in (torch.bfloat16, torch.float32)}
     _say("product 1024³    " + " · ".join(f"{_short(kind)} {rate / 1e9:.0f} GFLOP/s" for kind, rate in rates.items()))
     bench = StepBench(path, device=device, dtype=dtype, microbatch_tokens=budget)

@@ -12,6 +12,7 @@ from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
 from ragen.cli.sources import check_source
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.comparing import Compared
@@ -78,12 +79,12 @@ def record(compared: "Compared") -> dict[str, Any]:
 def summary(compared: "Compared") -> list[str]:
     """The sides with their own intervals, then each difference to the first."""
     first = compared.reports[0]
-    count = f"{first.episodes} instances" + (f" × {first.samples}" if first.samples > 1 else "")
+    count = counted(first.episodes, "instance") + (f" × {first.samples}" if first.samples > 1 else "")
     lines = [f"{first.env}: {count}, seed {first.seed}, 95 % intervals"]
     for letter, report in zip(_letters(compared), compared.reports, strict=True):
         success, total = _value(report.success, report.success_interval), _value(report.total_return, report.return_interval)
         lost = report.errors + report.endpoint.get("failures", 0)
-        also = f" · {lost} episodes lost" if lost else ""
+        also = f" · {counted(lost, 'episode')} lost" if lost else ""
         lines.append(f"  {letter}  success {success} · return {total} · T = {report.temperature:g} · {report.model}{also}")
     beside = [f"{name} {score.success:.3f}" for report in compared.reports for name, score in report.players.items()]
     ceilings = [report.ceiling for report in compared.reports if report.ceiling is not None]
@@ -95,7 +96,7 @@ def summary(compared: "Compared") -> list[str]:
             f"{letter} − A: success {_value(pair.success_difference, pair.success_interval, '+')} · return "
             f"{_value(pair.return_difference, pair.return_interval, '+')} · n = {pair.n}"
         )
-        missing = f" · {pair.unpaired} instances have no partner" if pair.unpaired else ""
+        missing = f" · no partner for {counted(pair.unpaired, 'instance')}" if pair.unpaired else ""
         lines.append(
             f"  {letter} better on {pair.wins}, A on {pair.losses}, alike on {pair.ties} · p = {pair.p_value:.3g}{missing}"
         )

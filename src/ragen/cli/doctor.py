@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import refuse_model
 from ragen.errors import RagenError
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +64,8 @@ def _findings(config: Any, model: str | None) -> Iterator[Finding]:
     machine = provenance(config)
     yield Finding("ok", "python", f"{platform.python_version()} · torch {torch.__version__}")
     threads = config.run.threads or torch.get_num_threads()
-    yield Finding("ok", "processor", f"{machine['cpu']} · {machine['logical_cores']} logical cores · threads: {threads}")
+    cores = counted(machine["logical_cores"], "logical core")
+    yield Finding("ok", "processor", f"{machine['cpu']} · {cores} · threads: {threads}")
     free = available_memory(torch.device("cpu"))
     yield Finding("ok", "memory", f"{free / 2**30:.1f} GiB free of {machine['memory_bytes'] / 2**30:.1f} GiB")
     try:

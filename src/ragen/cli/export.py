@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import writable_file
 from ragen.errors import CheckpointError, ConfigError
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
@@ -62,10 +63,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     write = write_sharegpt if form == "sharegpt" else write_parquet
     first = next(rows, None)
     if first is None:
-        raise CheckpointError(f"none of the episodes of '{opened.path}' in {len(steps)} stored steps is as asked for")
+        raise CheckpointError(
+            f"none of the episodes of '{opened.path}' in {counted(len(steps), 'stored step')} is as asked for"
+        )
     written = write(out, _with_first(first, rows), origin)
     tally = exporter.tally
-    lines = [f"{out}: {written} rows, {tally.trajectories} episodes of {len(steps)} steps ({form})", *tally.notes()]
+    episodes = f"{counted(tally.trajectories, 'episode')} of {counted(len(steps), 'step')}"
+    lines = [f"{out}: {counted(written, 'row')}, {episodes} ({form})", *tally.notes()]
     if args.format is None:
         lines.append(f"warm up on it: ragen warmup {shlex.quote(str(opened.path / 'config.yaml'))} --warmup.data {out}")
     sys.stdout.write("\n".join(lines) + "\n")

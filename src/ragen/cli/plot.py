@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ragen.cli.arguments import writable_file
 from ragen.errors import CheckpointError, ConfigError
 from ragen.extras import install_command
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
@@ -77,7 +78,7 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), fontsize=8, frameon=False)
     config = runs[0].config
     parts = (shown(str(config.env.get("name"))), config.model.name, method_name(config), f"seed {config.seed}")
-    figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else f"{len(runs)} runs", fontsize=11)
+    figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else counted(len(runs), "run"), fontsize=11)
     figure.savefig(out, dpi=110)
     plt.close(figure)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ragen.cli.arguments import writable_file
 from ragen.errors import ConfigError
+from ragen.wording import counted
 
 OVERRIDES: str | None = None
 
@@ -38,6 +39,6 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     with listening() as listener:
         listener.on_phase("pack steps", sum(len(one.trajectory_steps()) for one in runs))
         made = write_report(runs, out, all_tokens=args.all_tokens, progress=listener.on_progress)
-    tokens = f"{made.trajectories} episodes of {made.steps} steps, {made.with_tokens} with their tokens"
-    sys.stdout.write(f"written: {out} ({made.bytes / 1e6:.1f} MB; {tokens})\n")
+    episodes = f"{counted(made.trajectories, 'episode')} of {counted(made.steps, 'step')}"
+    sys.stdout.write(f"written: {out} ({made.bytes / 1e6:.1f} MB; {episodes}, {made.with_tokens} with their tokens)\n")
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import positive, writable
 from ragen.studies import ROOT
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.studies.grid import Plan
@@ -77,8 +78,9 @@ def _list() -> int:
 
 def _heading(plan: "Plan") -> str:
     study, size = plan.study, plan.study.sizes[plan.size]
-    counted = f"{len(plan.variants)} variants × {len(plan.seeds)} seeds, {len(plan.runs())} runs"
-    return "\n".join(filter(None, (f"{study.title}, size {plan.size}: {counted}", study.question, size.note)))
+    variants, seeds, runs = counted(len(plan.variants), "variant"), counted(len(plan.seeds), "seed"), len(plan.runs())
+    title = f"{study.title}, size {plan.size}: {variants} × {seeds}, {counted(runs, 'run')}"
+    return "\n".join(filter(None, (title, study.question, size.note)))
 
 
 def _report(plan: "Plan", place: "Place", folder: Path) -> int:
@@ -109,7 +111,8 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     again, report = command(plan, "run", Path(args.root), args.workers), command(plan, "report", Path(args.root))
     counts = {"done": len(result.done), "failed": len(result.failed), "in another process": len(result.busy)}
     counts["not done"] = len(plan.runs()) - sum(counts.values())
-    sys.stdout.write(f"{len(plan.runs())} runs: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n) + "\n")
+    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    sys.stdout.write(f"{counted(len(plan.runs()), 'run')}: {told}\n")
     for name, why in result.failed:
         sys.stdout.write(f"failed: {name}: {why}\n        {Path(args.root) / 'logs' / name}.log\n")
     if result.interrupted:

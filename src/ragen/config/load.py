@@ -47,7 +47,9 @@ def load_config(source: str | Path | Mapping[str, Any], *overrides: Sequence[str
         raise ConfigError("\n".join(at_most(map(unknown, strangers[:MANY]), len(strangers), "unknown settings")))
     for key, value in flat.items():
         if isinstance(value, bool) and not is_bool(known[key].annotation) and key != "env":
-            raise ConfigError(f"setting '{key}' is {value}: true and false do not fit here ({known[key].description})")
+            raise ConfigError(
+                f"setting '{key}' is {str(value).lower()}: true and false do not fit here ({known[key].description})"
+            )
     return validated(Config, values)
 
 

@@ -25,6 +25,7 @@ from ragen.runs.directory import RunDirectory, claimed_place
 from ragen.runs.interrupt import INTERRUPTED, Interrupt, StepAbandoned
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.resume import ResumePoint, left_behind, resumed
+from ragen.wording import counted
 
 DONE = "all steps done"
 
@@ -172,7 +173,7 @@ def flat_reason(config: Config, carried: Carried) -> str:
     """Why a run ends whose groups were all flat for too long; "" for one that goes on."""
     if carried.flat_in_row < config.filter.max_flat_steps:
         return ""
-    return f"stopped: every group was flat {carried.flat_in_row} steps in a row, nothing is left to learn from"
+    return f"stopped: every group was flat {counted(carried.flat_in_row, 'step')} in a row, nothing is left to learn from"
 
 
 def _evaluation_due(config: Config, done: int) -> bool:

@@ -11,6 +11,7 @@ from ragen.errors import CheckpointError
 from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import writer
+from ragen.wording import counted
 
 ECHO_TRAP = "stopped: Echo Trap"  # how the reason of a run begins that its detector ended
 
@@ -40,11 +41,6 @@ def paper_name(config: Config) -> str:
 def method_name(config: Config) -> str:
     """The paper's name and the advantage estimator."""
     return f"{paper_name(config)} ({config.advantage.name})"
-
-
-def rollback_count(rollbacks: int) -> str:
-    """How many, as words."""
-    return f"{rollbacks} rollback{'' if rollbacks == 1 else 's'}"
 
 
 def eval_points(run: RunDirectory) -> list[EvalPoint]:
@@ -85,5 +81,5 @@ def ending(run: RunDirectory, rows: Sequence[Mapping[str, Any]]) -> str:
         return f"{ECHO_TRAP} at step {done} of {planned}"
     flat = len(list(takewhile(lambda row: row.get("filter/kept_groups") == 0, reversed(rows))))
     if flat >= run.config.filter.max_flat_steps:
-        return f"stopped {how_far}: every group was flat {flat} steps in a row"
+        return f"stopped {how_far}: every group was flat {counted(flat, 'step')} in a row"
     return f"interrupted or killed {how_far}: `ragen train --resume {run.path}` goes on"
