@@ -1,4 +1,6 @@
-"""Words that go with numbers in what a person reads."""
+"""How numbers and choices are put into the words that a person reads."""
+
+from collections.abc import Sequence
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -8,3 +10,12 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     ('1 step', '12,000 steps', '2 trajectories')
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def either(choices: Sequence[str], between: str = "or") -> str:
+    """Choices in a row, the last two joined by a word.
+
+    >>> either(["'a'", "'b'", "'c'"]), either(["run", "list"], "and"), either(["alone"])
+    ("'a', 'b' or 'c'", 'run and list', 'alone')
+    """
+    return f" {between} ".join(filter(None, (", ".join(choices[:-1]), *choices[-1:])))

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ragen.registry import FEW
+from ragen.wording import either
 
 _KINDS = {
     int: "a whole number",
@@ -36,7 +37,7 @@ def of_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     """The same for an annotation with its constraints."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
-        return _either([repr(choice) for choice in inside])
+        return either([repr(choice) for choice in inside])
     if origin is tuple:
         return _list(inside, metadata)
     if inside and origin is not dict:  # a union
@@ -76,7 +77,3 @@ def _list(inside: Sequence[Any], metadata: Sequence[Any]) -> str:
 def _keys(section: type[BaseModel]) -> str:
     names = list(section.model_fields)
     return f"{{{', '.join(f'{name}: …' for name in names[:FEW])}{', …' if len(names) > FEW else ''}}}"
-
-
-def _either(words: Sequence[str]) -> str:
-    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
