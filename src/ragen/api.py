@@ -17,7 +17,7 @@ from ragen.loops.compose import World, build_agent, build_workers, check_workers
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
 from ragen.loops.plan import held_out_contents
-from ragen.loops.train import TrainResult
+from ragen.loops.result import TrainResult
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
 from ragen.rollout.instances import contents, evaluation_specs

@@ -40,11 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the table."""
     from ragen.config import load_config
-    from ragen.runs.models import find_model
+    from ragen.runs.models import find_model, known_model
 
     refuse_model(overrides, "the argument MODEL")
     refuse_without_effect("ragen bench", overrides, _SETTINGS)
     config = load_config({}, [*overrides, f"--model.name={args.model}"])
+    known_model(args.model)  # a wrong name shows before torch is loaded, which making a model takes
     path, _ = find_model(args.model)
 
     import torch

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
+from ragen.cli.early import check_environment
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
 from ragen.cli.sources import check_source
 from ragen.wording import counted
@@ -45,25 +46,33 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         check_source(args.preset)
     table = writable_file("--csv", args.csv) if args.csv else None
     out = writable_file("--json", args.json) if args.json not in (None, "-") else None
-    from ragen.runs.evaluations import is_evaluation
-    from ragen.runs.models import check_model
-
-    for model in args.models:  # a wrong name shows before torch is loaded
-        if not is_evaluation(Path(model)):
-            check_model(model)
+    words = evaluation_words(args, overrides)
+    _check(args, words)
     from ragen.comparing import compare
     from ragen.runs.events import plain
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
-        compared = compare(
-            args.models, evaluation_words(args, overrides), source=args.preset, players=args.players, listener=listener
-        )
+        compared = compare(args.models, words, source=args.preset, players=args.players, listener=listener)
     text = json.dumps(plain(record(compared)), indent=1, ensure_ascii=False) + "\n"
     lines = [*summary(compared), *(instance_lines(compared) if args.instances else [])]
     sys.stdout.write(text if args.json == "-" else "\n".join(lines) + "\n")
     _write(compared, text, out, table)
     return 0
+
+
+def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Raise RagenError for a wrong setting or name, as far as it is known without torch."""
+    from ragen.config import load_config
+    from ragen.runs.evaluations import is_evaluation
+    from ragen.runs.models import known_model
+
+    finished = [model for model in args.models if is_evaluation(Path(model))]
+    runs = filter(None, (known_model(model) for model in args.models if model not in finished))
+    first = next((config.model_dump(mode="json") for config in list(runs)), {})
+    config = load_config(first if args.preset is None else args.preset, words)
+    if args.env or not finished:  # else the environment is that of a finished evaluation
+        check_environment(config)
 
 
 def record(compared: "Compared") -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
+from ragen.cli.early import check_environment
 from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
 from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
@@ -104,11 +105,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
     """Raise RagenError for a wrong setting or name: it shows before torch is loaded."""
     from ragen.config import load_config
-    from ragen.runs.models import check_model
+    from ragen.runs.models import known_model
 
-    load_config(args.preset if args.preset is not None else {}, words)
-    if args.api is None:
-        check_model(args.model)
+    config = load_config(args.preset if args.preset is not None else {}, words)
+    stored = known_model(args.model) if args.api is None else None
+    if stored is not None and args.preset is None:
+        config = load_config(stored.model_dump(mode="json"), words)
+    check_environment(config)
 
 
 def _endpoint(args: argparse.Namespace) -> Endpoint | None:

@@ -31,9 +31,11 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     if not 0 <= args.port < 2**16:
         raise ConfigError(f"--port is {args.port}: it must be between 0 and 65535")
     refuse_without_effect("ragen serve", overrides, COUNTING)
-    from ragen.runs.models import check_model
+    from ragen.config import load_config
+    from ragen.runs.models import known_model
 
-    check_model(args.model)  # a wrong name shows before torch is loaded
+    load_config({}, overrides)  # a wrong setting or name shows before torch is loaded
+    known_model(args.model)
     from ragen.serving import server
 
     with server.bind(args.host, args.port) as taken:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import writable
+from ragen.cli.early import check_training
 from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
 
@@ -38,9 +39,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     out = writable("--out", args.out) if args.out else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")
-    from ragen.models.names import local_model
+    from ragen.models.hub import require_model
 
-    local_model(config.model.name)  # a wrong name shows before torch is loaded
+    check_training(config)
+    require_model(config.model.name)
     from ragen.loops.compose import build_world, world_of
     from ragen.loops.plan import held_out_contents
     from ragen.loops.warmup import starting_model

@@ -201,10 +201,10 @@ def find_run(path: str | Path, root: str | Path = "runs") -> Path:
         with suppress(OSError):  # for example a name that is too long for one
             if (candidate / "config.yaml").is_file():
                 return candidate
-    raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {_likely_runs(Path(path), Path(root))}")
+    raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {likely_runs(Path(path), Path(root))}")
 
 
-def _likely_runs(path: Path, root: Path) -> str:
+def likely_runs(path: Path, root: Path) -> str:
     """What may have been meant: the run around a path, a run in a folder of runs, or the nearest names under ``root``."""
     with suppress(OSError):
         bare = next((folder for folder in (path, root / path) if (folder / "checkpoints").is_dir()), None)
