@@ -325,6 +325,45 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(command, place, 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+FILES = [
+    ["export", "one", "--out", "there.jsonl"],
+    ["plot", "one", "--out", "there.png"],
+    ["report", "one", "--out", "there.html"],
+    ["eval", "nothing", "--json", "there.json"],
+    ["compare", "nothing", "nothing", "--json", "there.json"],
+    ["compare", "nothing", "nothing", "--csv", "there.csv"],
+]
+
+
+@pytest.mark.parametrize("words", FILES, ids=lambda words: f"{words[0]} {words[-2]}")
+def test_a_file_that_is_there_is_written_over_with_force_only(words, tmp_path, capsys, monkeypatch):
+    from ragen.config import load_config
+    from ragen.runs.directory import RunDirectory
+
+    monkeypatch.chdir(tmp_path)
+    RunDirectory.create(load_config("bandit-starpo-grpo-tiny", ["--run.name", "one"]))
+    (tmp_path / words[-1]).write_text("precious")
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said == f"error: {words[-2]} '{words[-1]}' exists: choose another name, or give --force to write over it\n"
+    assert (tmp_path / words[-1]).read_text() == "precious"
+    main([*words, "--force"])  # goes on, to what else is wrong here
+    assert "exists: choose" not in capsys.readouterr().err
+
+
+def test_what_a_command_writes_at_its_own_place_is_made_anew(tmp_path, monkeypatch):
+    from ragen.config import load_config
+    from ragen.runs.directory import RunDirectory
+
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory.create(load_config("bandit-starpo-grpo-tiny", ["--run.name", "one", "--model", str(tmp_path)]))
+    run.append_metrics(1, {"rollout/success": 0.5})
+    for words, file in ((["report", "one"], "runs/one/report.html"), (["plot", "one"], "curve.png")):
+        (tmp_path / file).write_text("old")
+        assert main(words) == 0
+        assert (tmp_path / file).read_bytes() != b"old"
+
+
 @pytest.mark.parametrize(
     "override",
     [["--model", "tiny"], ["--model.name=tiny"], ["--model", "{name: tiny}"], ["--model", "null"], ["--model", "3"]],

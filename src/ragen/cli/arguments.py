@@ -143,9 +143,16 @@ def writable(option: str, name: str) -> Path:
     return path
 
 
-def writable_file(option: str, name: str) -> Path:
-    """As ``writable``, for a file: a directory of that name is in the way."""
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Declare the option without which ``writable_file`` refuses a file that is there."""
+    parser.add_argument("--force", action="store_true", help="write over a file of that name")
+
+
+def writable_file(option: str, name: str, *, force: bool) -> Path:
+    """As ``writable``, for a file that a person named: one that is there is written over with ``force`` only."""
     path = writable(option, name)
     if path.is_dir():
         raise ConfigError(f"{option} {name!r} is a directory: give the name of a file")
+    if path.is_file() and not force:
+        raise ConfigError(f"{option} {name!r} exists: choose another name, or give --force to write over it")
     return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
-from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
+from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
 from ragen.cli.sources import check_source
@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--instances", action="store_true", help="print the table of instances too")
     parser.add_argument("--csv", metavar="FILE", help="write the table of instances")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON ('-' = standard output)")
+    add_force(parser)
     parser.add_argument("--quiet", action="store_true", help="print only the comparison")
 
 
@@ -44,8 +45,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     refuse_without_effect("ragen compare", overrides, COUNTING)
     if args.preset is not None:
         check_source(args.preset)
-    table = writable_file("--csv", args.csv) if args.csv else None
-    out = writable_file("--json", args.json) if args.json not in (None, "-") else None
+    table = writable_file("--csv", args.csv, force=args.force) if args.csv else None
+    out = writable_file("--json", args.json, force=args.force) if args.json not in (None, "-") else None
     words = evaluation_words(args, overrides)
     _check(args, words)
     from ragen.comparing import compare

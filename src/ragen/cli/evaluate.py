@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
-from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
+from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
 from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_evaluation_options(parser)
     parser.add_argument("--json", metavar="FILE", help="write the whole report as JSON ('-' = standard output)")
+    add_force(parser)
     parser.add_argument("--quiet", action="store_true", help="print only the report")
     api = parser.add_argument_group("an API model, in place of MODEL_OR_RUN (docs/evaluation.md; extra 'api')")
     api.add_argument("--api", metavar="URL", help="an OpenAI-compatible endpoint, such as https://api.openai.com/v1")
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Evaluate and print the report."""
     endpoint = _endpoint(args)
     refuse_model(overrides, f"the first argument ({args.model})" if endpoint is None else f"--model ({args.api_model})")
-    out = writable_file("--json", args.json) if args.json not in (None, "-") else None
+    out = writable_file("--json", args.json, force=args.force) if args.json not in (None, "-") else None
     words = evaluation_words(args, overrides)
     refuse_without_effect("ragen eval", overrides, COUNTING if endpoint is None else COUNTING_OF_API)
     if args.preset is not None:

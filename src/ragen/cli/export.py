@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ragen.cli.arguments import writable_file
+from ragen.cli.arguments import add_force, writable_file
 from ragen.errors import CheckpointError, ConfigError
 from ragen.wording import counted
 
@@ -27,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("run", metavar="RUN", help="a run directory, or its name under runs/")
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="a .jsonl or .parquet file")
+    add_force(parser)
     parser.add_argument(
         "--format", choices=sorted(FORMATS.values()), help="what to write (default: by the end of FILE, .jsonl is sharegpt)"
     )
@@ -39,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Write the chosen trajectories, and say how many and what could not be told."""
     del overrides
-    out = writable_file("--out", args.out)
+    out = writable_file("--out", args.out, force=args.force)
     form = args.format or FORMATS.get(out.suffix)
     if form is None:
         raise ConfigError(f"--out '{out}' has no known format: end it with {' or '.join(FORMATS)}, or give --format")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ragen.cli.arguments import writable_file
+from ragen.cli.arguments import add_force, writable_file
 from ragen.errors import ConfigError
 from ragen.wording import counted
 
@@ -18,7 +18,13 @@ OVERRIDES: str | None = None
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or their names under runs/")
-    parser.add_argument("-o", "--out", metavar="FILE", help="an .html file (RUN/report.html; of several runs: report.html)")
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="an .html file (RUN/report.html, of several runs report.html: these are made anew each time)",
+    )
+    add_force(parser)
     parser.add_argument(
         "--all-tokens", action="store_true", help="every episode's tokens, not only those of a sample and of odd episodes"
     )
@@ -32,7 +38,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.listening import listening
 
     found = [find_run(name) for name in args.runs]
-    out = writable_file("--out", args.out or str(found[0] / "report.html" if len(found) == 1 else Path("report.html")))
+    place = found[0] / "report.html" if len(found) == 1 else Path("report.html")
+    out = writable_file("--out", args.out or str(place), force=args.force or not args.out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out '{out}' is not the name of a page: end it with .html")
     runs = [RunDirectory.open(path) for path in found]

@@ -37,7 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="runs side by side (default: one a core where runs use one thread, else 1)",
     )
-    report.add_argument("--out", metavar="DIR", help="where the report goes (default: the root)")
+    report.add_argument(
+        "--out", metavar="DIR", help="where the report goes (the root); one that is there is made anew, with its verdict"
+    )
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
