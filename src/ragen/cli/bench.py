@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
+from ragen.cli.waiting import LOADING, doing
 from ragen.wording import counted
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     refuse_without_effect("ragen bench", overrides, _SETTINGS)
     config = load_config({}, [*overrides, f"--model.name={args.model}"])
     known_model(args.model)  # a wrong name shows before torch is loaded, which making a model takes
+    with doing(LOADING):
+        import torch
+
     path, _ = find_model(args.model)
-
-    import torch
-
     from ragen.loops.bench import StepBench, check_length, product_rate
     from ragen.models.device import choose_device, choose_dtype
     from ragen.models.memory import Activations, check_memory, memory_estimate, model_size

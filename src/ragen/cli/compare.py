@@ -13,6 +13,7 @@ from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, 
 from ragen.cli.early import check_environment
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
 from ragen.wording import counted
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     out = writable_file("--json", args.json, force=args.force) if args.json not in (None, "-") else None
     words = evaluation_words(args, overrides)
     _check(args, words)
-    from ragen.comparing import compare
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.comparing import compare
     from ragen.runs.events import plain
     from ragen.runs.listening import listening
 

@@ -10,6 +10,7 @@ from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
 
@@ -89,7 +90,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     if args.preset is not None:
         check_source(args.preset)
     _check(args, words)
-    from ragen.api import evaluate, evaluate_api
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.api import evaluate, evaluate_api
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet or args.json == "-") as listener:

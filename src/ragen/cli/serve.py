@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = _ABOUT
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
     load_config({}, overrides)  # a wrong setting or name shows before torch is loaded
     known_model(args.model)
-    from ragen.serving import server
+    with doing(LOADING):
+        from ragen.serving import server
 
     with server.bind(args.host, args.port) as taken:
         served = server.load_served(args.model, overrides, name=args.name, rows=args.rows)

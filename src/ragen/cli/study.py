@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import positive, writable
+from ragen.cli.waiting import LOADING, doing
 from ragen.studies import ROOT
 from ragen.wording import counted
 
@@ -101,7 +102,9 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     from ragen.cli.study_console import StudyConsole
     from ragen.studies.grid import command
     from ragen.studies.place import Place
-    from ragen.studies.runner import run_study
+
+    with doing(LOADING):
+        from ragen.studies.runner import run_study
 
     cores = _cores()
     wanted = max(run.config.run.threads for run in plan.runs().values())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.early import check_training
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def _go_on(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _train(config: "Config", args: argparse.Namespace, *, resume: Path | None = None, label: str | None = None) -> int:
-    from ragen.loops.train import train
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.loops.train import train
     from ragen.runs.interrupt import INTERRUPTED
     from ragen.runs.listening import listening
 

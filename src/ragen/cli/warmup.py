@@ -10,6 +10,7 @@ from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import writable
 from ragen.cli.early import check_training
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = (
@@ -43,9 +44,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
     check_training(config)
     require_model(config.model.name)
-    from ragen.loops.compose import build_world, world_of
-    from ragen.loops.plan import held_out_contents
-    from ragen.loops.warmup import starting_model
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.loops.compose import build_world, world_of
+        from ragen.loops.plan import held_out_contents
+        from ragen.loops.warmup import starting_model
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet) as listener:
