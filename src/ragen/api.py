@@ -146,9 +146,12 @@ def evaluate_api(
             told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
             told.on_message(f"episodes are kept in {evaluation.path}: the same command goes on after a stop")
             label = f"{model} at {endpoint.host}"
-            report = evaluate_endpoint(
-                sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
-            )
+            try:
+                report = evaluate_endpoint(
+                    sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
+                )
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(evaluation.kept(config.eval.episodes * config.eval.samples)) from None
             told.on_eval(world.name, report)
     return report
 

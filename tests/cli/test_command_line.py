@@ -554,6 +554,25 @@ def test_presets_lists_those_of_an_environment_and_says_a_word_on_each_method(ca
         assert any(line.split()[:1] == [method] and len(line.split()) > 4 for line in lines)
 
 
+def test_presets_lists_every_environment_with_values_of_its_own_and_the_files_it_needs(capsys) -> None:
+    root = Path(__file__).parents[2] / "src" / "ragen" / "config" / "presets"
+    assert main(["presets"]) == 0
+    listed = capsys.readouterr().out
+    for piece in [*root.glob("small/*.yaml"), *root.glob("tiny/*.yaml")]:
+        if piece.stem == "common" or piece.stem.startswith("starpo"):
+            continue
+        (line,) = [line for line in listed.splitlines() if line.split()[:1] == [piece.stem]]
+        assert f" -{piece.parent.name} " in line
+        assert f"{piece.stem}-starpo-s-grpo-{piece.parent.name}" in listed.split()
+    for part in (
+        "needs env.file (train.jsonl of GSM8K)",
+        "--env.file FILE: problems: train.jsonl or test.jsonl of GSM8K, which are not part of ragen",
+        "--env.file FILE: articles: JSON (lines) with title and text; empty = 400 made-up articles",
+        "--env.products FILE: products file",
+    ):
+        assert part in listed
+
+
 @pytest.mark.parametrize("command", ["play", "envs"])
 def test_an_environment_in_a_file_can_be_played_and_told(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

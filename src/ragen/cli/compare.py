@@ -12,6 +12,7 @@ from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
+from ragen.cli.interrupted import nothing_kept
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing
 from ragen.wording import counted
@@ -55,7 +56,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.events import plain
     from ragen.runs.listening import listening
 
-    with listening(quiet=args.quiet or args.json == "-") as listener:
+    advice = "what `ragen eval MODEL --json FILE` has made one by one is compared as files"
+    with listening(quiet=args.quiet or args.json == "-") as listener, nothing_kept(advice):
         compared = compare(args.models, words, source=args.preset, players=args.players, listener=listener)
     text = json.dumps(plain(record(compared)), indent=1, ensure_ascii=False) + "\n"
     lines = [*summary(compared), *(instance_lines(compared) if args.instances else [])]

@@ -9,6 +9,7 @@ from typing import Any
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
+from ragen.cli.interrupted import nothing_kept
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
@@ -96,7 +97,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
         if endpoint is None:
-            report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
+            with nothing_kept("--episodes N makes it shorter"):
+                report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
         else:
             report = evaluate_api(
                 args.api_model, endpoint, args.preset, words, name=args.name or "", players=args.players, listener=listener

@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # the reader (head, less) has gone: not an error, and nothing may be written any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
+    except KeyboardInterrupt as stop:  # with what is left of the work, where there is something to say
+        sys.stderr.write("\n" + ": ".join(("interrupted", *map(str, stop.args))) + "\n")
         return 130
 
 

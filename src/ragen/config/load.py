@@ -59,6 +59,17 @@ def preset_names(environments: Iterable[str] = FAMILIES) -> list[str]:
     return ["-".join(filter(None, part)) for part in parts]
 
 
+def sizes_of_families() -> dict[str, list[str]]:
+    """The environments that bring values of their own to a size, each with the sizes: ``FAMILIES`` and further ones."""
+    root = files("ragen.config") / "presets"
+    found: dict[str, list[str]] = {}
+    for size in SIZES[1:]:
+        for name in sorted(piece.name.removesuffix(".yaml") for piece in (root / size).iterdir()):
+            if name not in ("common", *METHODS):
+                found.setdefault(name, []).append(size)
+    return dict(sorted(found.items()))
+
+
 def preset_values(name: str) -> dict[str, Any]:
     """The plain values of a preset; raises ConfigError for an unknown one."""
     environment, mark, rest = name.partition("-starpo")
