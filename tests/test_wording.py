@@ -11,6 +11,7 @@ from ragen.wording import counted
 
 SRC = Path(__file__).parents[1] / "src" / "ragen"
 NOUNS = (
+    "batche",
     *("conversation", "demonstration", "episode", "instance", "member", "group", "replie", "request", "row", "run", "seed"),
     *("step", "thread", "trajectorie", "variant"),
 )

@@ -83,7 +83,7 @@ ENDED = "the run is not going on, and this page will not change: `ragen report r
     ("steps", "running", "said"),
     [
         (1, False, f"{ENDED}all steps done)"),
-        (5, False, f"{ENDED}interrupted or killed after step 1 of 5: `ragen train --resume runs/one` goes on)"),
+        (5, False, f"{ENDED}killed after step 1 of 5: `ragen train --resume runs/one` goes on)"),
         (5, True, "Ctrl-C ends this; the run goes on)"),
     ],
 )
@@ -93,6 +93,8 @@ def test_watching_says_whether_the_page_will_change(root, steps, running, said, 
 
     config = root / "runs/one/config.yaml"
     config.write_text(config.read_text().replace("\nsteps: 50\n", f"\nsteps: {steps}\n"))
+    if steps == 1:
+        RunDirectory.open("one").write_end("all steps done")
     monkeypatch.setattr(LocalServer, "serve_forever", lambda server: None)
     with locked(root / "runs/one") if running else nullcontext():
         assert main(["watch", "one", "--port", "0"]) == 0

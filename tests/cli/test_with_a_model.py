@@ -275,14 +275,9 @@ def test_bench_refuses_sizes_that_cannot_be_and_settings_that_change_nothing(mod
     [
         (["eval", "MODEL", "--episodes", "2"], "ragen.api.evaluate_agent", "--episodes N makes it shorter"),
         (["compare", "MODEL", "MODEL", "--episodes", "2"], "ragen.api.evaluate_agent", "is compared as files"),
-        (
-            ["warmup", "bandit-starpo-s-grpo-tiny", "--model", "MODEL"],
-            "ragen.loops.warmup._fine_tune",
-            "fewer --warmup.demonstrations make it shorter",
-        ),
     ],
 )
-def test_what_ctrl_c_leaves_of_it_is_told(words, work, advice, model, ragen_cache, capsys, monkeypatch):
+def test_what_ctrl_c_leaves_of_it_is_told(words, work, advice, model, capsys, monkeypatch):
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt
 

@@ -11,7 +11,7 @@ from ragen.errors import TrainingError
 from ragen.learn.batch import Batch, collate_segments
 from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
-from ragen.learn.supervised import supervised_epoch
+from ragen.learn.supervised import supervised_step
 
 
 def segment(prompt: list[int], reply: list[int]) -> Segment:
@@ -31,7 +31,7 @@ def test_the_loss_is_the_token_mean_cross_entropy_of_the_replies_at_temperature_
     wanted = torch.nn.functional.cross_entropy(model(batch.ids).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
     for budget in (1, 1000):
         policy = Policy(make_model(), dtype=torch.float32, pad_id=2, temperature=0.5)
-        (loss,) = supervised_epoch(policy, Optimizer(policy, learning_rate=1e-3), [batch], microbatch_tokens=budget)
+        loss = supervised_step(policy, Optimizer(policy, learning_rate=1e-3), batch, microbatch_tokens=budget)
         assert loss == pytest.approx(float(wanted.detach()), rel=1e-5)
 
 
@@ -39,17 +39,23 @@ def test_replies_become_likely_and_a_batch_without_a_reply_is_passed_over(batch:
     policy = Policy(make_model(), dtype=torch.float32, pad_id=2)
     optimizer = Optimizer(policy, learning_rate=1e-2)
     empty = collate_segments([segment([1, 2], [])], pad_id=2)
-    found = list(supervised_epoch(policy, optimizer, [batch, empty] * 20, microbatch_tokens=100))
-    assert len(found) == optimizer.steps == 20
-    assert found[-1] < 0.5 < found[0]
+    found = [supervised_step(policy, optimizer, each, microbatch_tokens=100) for each in [batch, empty] * 20]
+    assert found[1::2] == [None] * 20
+    assert optimizer.steps == 20
+    first, *_, last = found[::2]
+    assert first is not None
+    assert last is not None
+    assert last < 0.5 < first
 
 
 def test_d3_weights_that_are_not_finite_stop_the_warm_up(batch: Batch, make_model: Any) -> None:
     policy = Policy(make_model(), dtype=torch.float32, pad_id=2)
     with torch.no_grad():
         policy.model.model.norm.weight[0] = float("nan")
-    losses = supervised_epoch(policy, Optimizer(policy, learning_rate=1e-2), [batch] * 3, microbatch_tokens=100)
-    assert np.isnan(next(losses))
-    assert np.isnan(next(losses))
+    optimizer = Optimizer(policy, learning_rate=1e-2)
+    for _ in range(2):
+        loss = supervised_step(policy, optimizer, batch, microbatch_tokens=100)
+        assert loss is not None
+        assert np.isnan(loss)
     with pytest.raises(TrainingError, match="supervised loss is not finite"):
-        next(losses)
+        supervised_step(policy, optimizer, batch, microbatch_tokens=100)

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import writable
 from ragen.cli.early import check_training
-from ragen.cli.interrupted import nothing_kept
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = (
     "It is kept in $RAGEN_CACHE/warmups (without that variable: ~/.cache/ragen/warmups); a run with the same settings\n"
-    "takes it from there, and deleting it only costs the time to make it again.\n\n" + _ABOUT
+    "takes it from there, and deleting it only costs the time to make it again. Ctrl-C keeps there what is done.\n\n"
+    + _ABOUT
 )
 
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         from ragen.loops.warmup import starting_model
     from ragen.runs.listening import listening
 
-    with listening(quiet=args.quiet) as listener, nothing_kept("fewer --warmup.demonstrations make it shorter"):
+    with listening(quiet=args.quiet) as listener:
         world = world_of(config)
         others = [build_world({"name": name}) for name in config.eval.also]
         path = starting_model(config, world, held_out_contents(config, (world, *others)), listener)

@@ -8,7 +8,7 @@ from ragen.learn.optimizer import Optimizer
 from ragen.learn.policy import Policy
 from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
-from ragen.learn.supervised import supervised_epoch
+from ragen.learn.supervised import supervised_step
 from ragen.learn.update import update
 
 __all__ = [
@@ -23,6 +23,6 @@ __all__ = [
     "collate_segments",
     "load_state",
     "save_state",
-    "supervised_epoch",
+    "supervised_step",
     "update",
 ]

@@ -9,8 +9,7 @@ from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.metrics.evaluation import EvalReport
 from ragen.runs.directory import RunDirectory
 from ragen.runs.resume import ResumePoint
-
-DONE = "all steps done"
+from ragen.runs.summary import DONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,25 +9,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from ragen.cache import cache_dir, is_made, made_once
 from ragen.config.schema import MADE_DATA, Config
 from ragen.episode import Segment
 from ragen.errors import ConfigError, EnvironmentFault
-from ragen.learn.batch import collate_segments
-from ragen.learn.optimizer import Optimizer
-from ragen.learn.policy import Policy
-from ragen.learn.supervised import supervised_epoch
 from ragen.loops.compose import Agent, World, build_agent, build_rules
 from ragen.loops.conversations import conversation_rows, stored_conversations
 from ragen.loops.demonstrations import demonstrated
+from ragen.loops.fine_tune import fine_tune
 from ragen.models.allocator import trim
-from ragen.models.load import save_model
 from ragen.models.resolve import resolve_model
 from ragen.rollout.demonstrations import demonstration_specs, optimal_player, random_player
 from ragen.runs.listener import Listener
-from ragen.seeding import derive, generator
 from ragen.wording import counted
 
 VERSION = 1  # raise it when the same settings would give other weights
@@ -60,7 +53,8 @@ def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, 
     if is_made(target):
         listener.on_message(f"warm-up: found in the cache ({target.name})")
         return target
-    return made_once(target, lambda folder: _fine_tune(config, agent, rows, folder, listener))
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    return made_once(target, lambda folder: fine_tune(config, agent, rows, folder, unfinished, listener))
 
 
 def demonstration_rows(
@@ -84,26 +78,6 @@ def demonstration_rows(
             "instances"
         )
     return rows, faults
-
-
-def _fine_tune(config: Config, agent: Agent, rows: Sequence[Segment], folder: Path, listener: Listener) -> None:
-    settings = config.warmup
-    policy = Policy(agent.model, dtype=agent.dtype, pad_id=agent.tokenizer.pad_token_id)
-    optimizer = Optimizer(policy, learning_rate=settings.learning_rate, betas=config.optim.betas, warmup_steps=2)
-    batches = []
-    for epoch in range(settings.epochs):
-        order = generator(derive(config.seed, "warmup", "order", epoch)).permutation(len(rows))
-        chunks = [order[i : i + settings.batch] for i in range(0, len(order), settings.batch)]
-        batches += [collate_segments([rows[i] for i in chunk], agent.tokenizer.pad_token_id) for chunk in chunks]
-    listener.on_phase("warm-up", len(batches))
-    losses = []
-    for loss in supervised_epoch(policy, optimizer, batches, microbatch_tokens=config.optim.microbatch_tokens):
-        losses.append(loss)
-        listener.on_progress(1)
-    listener.on_message(
-        f"warm-up: loss {losses[0]:.3f} → {np.mean(losses[-3:]):.3f} nats a token, {counted(len(losses), 'step')}"
-    )
-    save_model(agent.model, agent.tokenizer, folder)
 
 
 def _key(config: Config, path: Path, agent: Agent, rows: Sequence[Segment]) -> str:

@@ -1,0 +1,88 @@
+"""The warm-up's optimiser steps. What an interruption leaves of them is kept, and gone on from bit for bit."""
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ragen.config.schema import Config
+from ragen.episode import Segment
+from ragen.errors import CheckpointError
+from ragen.learn.batch import Batch, collate_segments
+from ragen.learn.checkpoint import load_state, save_state
+from ragen.learn.optimizer import Optimizer
+from ragen.learn.policy import Policy
+from ragen.learn.supervised import supervised_step
+from ragen.loops.compose import Agent
+from ragen.models.load import save_model
+from ragen.runs.checkpoints import Checkpoints
+from ragen.runs.interrupt import Interrupt
+from ragen.runs.listener import Listener
+from ragen.seeding import derive, generator
+from ragen.wording import counted
+
+SAVE_EVERY_S = 600.0  # what a kill loses at most, in seconds of work
+
+
+def fine_tune(
+    config: Config, agent: Agent, rows: Sequence[Segment], folder: Path, unfinished: Path, listener: Listener
+) -> None:
+    """Train the agent's model on ``rows`` and write it into ``folder``.
+
+    Ctrl-C finishes the step, keeps what was done in the directory ``unfinished`` and raises KeyboardInterrupt; with the same
+    rows and settings the steps after it equal those of an unbroken warm-up. ``unfinished`` is removed at the end.
+    """
+    settings, pad_id = config.warmup, agent.tokenizer.pad_token_id
+    policy = Policy(agent.model, dtype=agent.dtype, pad_id=pad_id)
+    optimizer = Optimizer(policy, learning_rate=settings.learning_rate, betas=config.optim.betas, warmup_steps=2)
+    batches = _batches(config, rows, pad_id)
+    kept = Checkpoints(unfinished, keep=1)
+    done = _restore(kept, policy, optimizer)
+    if done:
+        said = f"{done} of {counted(len(batches), 'batch', 'batches')}"
+        listener.on_message(f"warm-up: goes on after {said}, kept when it was interrupted")
+    listener.on_phase("warm-up", len(batches) - done)
+    losses: list[float] = []
+    saved = time.monotonic()
+    with Interrupt(listener.on_message) as interrupt:
+        for batch in batches[done:]:
+            loss = supervised_step(policy, optimizer, batch, microbatch_tokens=config.optim.microbatch_tokens)
+            losses += [] if loss is None else [loss]
+            done += 1
+            listener.on_progress(1)
+            if interrupt() or time.monotonic() - saved >= SAVE_EVERY_S:
+                kept.save(done, lambda place: save_state(place, policy, optimizer, agent.tokenizer, {}))
+                saved = time.monotonic()
+            if interrupt():
+                said = f"{done} of {counted(len(batches), 'batch', 'batches')}"
+                listener.on_message(f"warm-up: {said} done and kept; the same settings go on from there")
+                raise KeyboardInterrupt
+    if losses:
+        listener.on_message(
+            f"warm-up: loss {losses[0]:.3f} → {np.mean(losses[-3:]):.3f} nats a token, {counted(optimizer.steps, 'step')}"
+        )
+    save_model(agent.model, agent.tokenizer, folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _batches(config: Config, rows: Sequence[Segment], pad_id: int) -> list[Batch]:
+    """The batches of all epochs, in the order that the seed gives."""
+    settings = config.warmup
+    batches: list[Batch] = []
+    for epoch in range(settings.epochs):
+        order = generator(derive(config.seed, "warmup", "order", epoch)).permutation(len(rows))
+        chunks = [order[i : i + settings.batch] for i in range(0, len(order), settings.batch)]
+        batches += [collate_segments([rows[i] for i in chunk], pad_id) for chunk in chunks]
+    return batches
+
+
+def _restore(kept: Checkpoints, policy: Policy, optimizer: Optimizer) -> int:
+    """The batches done by an interrupted warm-up, whose state is put back; 0 where there is no whole one."""
+    try:
+        latest = kept.latest()
+    except CheckpointError:
+        return 0
+    load_state(latest, policy, optimizer)
+    return kept.step_of(latest)
