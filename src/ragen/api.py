@@ -17,7 +17,7 @@ from ragen.loops.compose import World, build_agent, build_workers, check_workers
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
 from ragen.loops.plan import held_out_contents
-from ragen.loops.train import TrainResult
+from ragen.loops.result import TrainResult
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
 from ragen.rollout.instances import contents, evaluation_specs
@@ -29,6 +29,7 @@ from ragen.runs.listening import listening
 from ragen.runs.models import checked_path, find_model
 from ragen.samplers.api import ApiSampler
 from ragen.samplers.endpoint import Endpoint
+from ragen.wording import counted
 
 Source = str | Path | Mapping[str, Any]
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -145,9 +146,12 @@ def evaluate_api(
             told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
             told.on_message(f"episodes are kept in {evaluation.path}: the same command goes on after a stop")
             label = f"{model} at {endpoint.host}"
-            report = evaluate_endpoint(
-                sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
-            )
+            try:
+                report = evaluate_endpoint(
+                    sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
+                )
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(evaluation.kept(config.eval.episodes * config.eval.samples)) from None
             told.on_eval(world.name, report)
     return report
 
@@ -161,7 +165,8 @@ def _training_notes(stored: Config | None, config: Config, world: World) -> tupl
     loose = played - held_out_contents(stored, (world,))
     if not loose:
         return ()
-    return (f"{len(loose)} of {len(played)} initial states were not kept out of this run's training: it may have seen them",)
+    some = f"{len(loose)} of {counted(len(played), 'initial state')} {'was' if len(loose) == 1 else 'were'}"
+    return (f"{some} not kept out of this run's training: it may have seen them",)
 
 
 def with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:

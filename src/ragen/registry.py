@@ -10,6 +10,10 @@ from ragen.errors import ConfigError
 T = TypeVar("T")
 
 
+OWN_RULE = (
+    "plugins names its file, its module is imported, or a package with its entry point is installed (docs/rules/README.md)"
+)
+"""What makes a rule (an advantage estimator, a loss) of a user's own known."""
 FEW, MANY = 3, 15  # names in a hint: of those that are merely likely, and of a whole list
 
 
@@ -48,6 +52,13 @@ def at_most(first: Iterable[str], total: int, what: str) -> list[str]:
     return lines + ([f"… and {total - len(lines):,} more {what}"] if total > len(lines) else [])
 
 
+def unknown_part(kind: str, name: str, known: Iterable[str], listing: str = "", own: str = "") -> str:
+    """The message for a name that is none of the ``known`` ones of a kind; the other arguments are as in ``Registry``."""
+    told = f" One of your own is known once {own}." if own else ""
+    hint = nearest(name, list(known), listing)
+    return f"unknown {kind} '{name}': {hint}{'.' * (told != '' and hint[-1] != '?')}{told}"
+
+
 class Registry(Generic[T]):
     """Maps names to parts of one kind; entry points of group ``ragen.<kind>s`` are loaded on the first miss.
 
@@ -83,9 +94,7 @@ class Registry(Generic[T]):
         if name not in self._items:
             self._load_entry_points()
         if name not in self._items:
-            own = f" One of your own is known once {self.own}." if self.own else ""
-            hint = nearest(name, list(self._items), self.listing)
-            raise ConfigError(f"unknown {self.kind} '{name}': {hint}{'.' * (own != '' and hint[-1] != '?')}{own}")
+            raise ConfigError(unknown_part(self.kind, name, self._items, self.listing, self.own))
         return self._items[name]
 
     def names(self) -> list[str]:

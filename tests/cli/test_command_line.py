@@ -33,6 +33,8 @@ LIGHT = [
     ["study", "run", "fliter"],
     ["play", "bandit"],
     ["train", "bandit-starpo-grpo", "--clip_hihg", "1"],
+    ["train", "bandit-starpo-grpo", "--json"],
+    ["report", "x", "-steps", "3"],
     ["train", "bandt-starpo-grpo"],
     ["train", "bandit-starpo-grpo", "--eval.also", "[bandt]"],
     ["train", "--resume", "no-such-run"],
@@ -113,7 +115,39 @@ def test_the_overview_names_every_command(capsys):
         (["train", "bandit-starpo-grpo", "--resum", "x"], "unknown option '--resum': did you mean '--resume'"),
         (["train", "--helpp"], "did you mean '--help'"),
         (["train", "bandit-starpo-grpo", "--preset", "x"], "preset is no setting"),
-        (["train", "bandit-starpo-grpo", "-steps", "2"], "behind two dashes"),
+        (["train", "bandit-starpo-grpo", "-steps", "2"], "unknown option '-steps': did you mean '--steps'?"),
+        (["train", "bandit-starpo-grpo", "-steps=2"], "unknown option '-steps': did you mean '--steps'?"),
+        (
+            ["train", "bandit-starpo-grpo", "-loss.kl_coef", "2"],
+            "unknown option '-loss.kl_coef': did you mean '--loss.kl_coef'",
+        ),
+        (["train", "bandit-starpo-grpo", "-kl_coef", "2"], "unknown option '-kl_coef': did you mean '--loss.kl_coef'?"),
+        (["train", "bandit-starpo-grpo", "-resume", "x"], "unknown option '-resume': did you mean '--resume'?"),
+        (["train", "bandit-starpo-grpo", "-zzz", "x"], "unknown option '-zzz': `ragen train --help` lists all"),
+        (["train", "bandit-starpo-grpo", "--diff", "x"], "unknown setting 'diff'"),
+        (["train", "bandit-starpo-grpo", "--episodes", "9"], "unknown setting 'episodes': did you mean 'eval.episodes'?"),
+        (
+            ["train", "bandit-starpo-grpo", "--json"],
+            "'--json': it belongs to `ragen eval`, `ragen compare` and `ragen show`;",
+        ),
+        (["play", "bandit", "-seed", "3"], "unknown option '-seed': did you mean '--seed'?"),
+        (["show", "x", "-step", "3"], "unknown option '-step': did you mean '--step'?"),
+        (["export", "x", "-out", "y.jsonl"], "unknown option '-out': did you mean '--out'?"),
+        (["export", "x", "-oy.jsonl"], "'x' is not a run directory"),
+        (["export", "x", "-o", "y.jsonl", "--min-return", "-0.5"], "'x' is not a run directory"),
+        (["study", "run", "filter", "-seeds", "3"], "unknown option '-seeds': did you mean '--seeds'?"),
+        (["report", "x", "--diff", "y"], "unknown option '--diff': `ragen report --help` lists all"),
+        (
+            ["report", "x", "--seeds", "3"],
+            "'--seeds': it belongs to `ragen study list`, `ragen study run` and `ragen study report`;",
+        ),
+        (["report", "x", "--loss.kl_coef", "3"], "that is a setting of a run, and `ragen report` takes none"),
+        (["study", "rn", "filter"], "ACTION is 'rn': it must be 'list', 'run' or 'report'; did you mean 'run'?"),
+        (["export", "x", "-o", "y", "--format", "json"], "--format is 'json': it must be 'parquet' or 'sharegpt' (see"),
+        (["play", "bandit", "--seed", "three"], "--seed is 'three': it must be a whole number (see: ragen play --help)"),
+        (["export", "x", "-o", "y", "--min-return", "all"], "--min-return is 'all': it must be a number"),
+        (["show", "x", "--step"], "--step needs a value: write --step VALUE"),
+        (["export", "x", "-o"], "-o/--out needs a value: write --out VALUE"),
         (["study", "run", "bandit-starpo-grpo"], "is a preset, the settings of one run: `ragen train bandit-starpo-grpo`"),
         (["--versoin"], "did you mean '--version'"),
         (["help"], "did you mean '--help'"),
@@ -289,6 +323,45 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(command, place, 
     assert command[-1] in said
     assert why in said or "is not empty" in said
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+FILES = [
+    ["export", "one", "--out", "there.jsonl"],
+    ["plot", "one", "--out", "there.png"],
+    ["report", "one", "--out", "there.html"],
+    ["eval", "nothing", "--json", "there.json"],
+    ["compare", "nothing", "nothing", "--json", "there.json"],
+    ["compare", "nothing", "nothing", "--csv", "there.csv"],
+]
+
+
+@pytest.mark.parametrize("words", FILES, ids=lambda words: f"{words[0]} {words[-2]}")
+def test_a_file_that_is_there_is_written_over_with_force_only(words, tmp_path, capsys, monkeypatch):
+    from ragen.config import load_config
+    from ragen.runs.directory import RunDirectory
+
+    monkeypatch.chdir(tmp_path)
+    RunDirectory.create(load_config("bandit-starpo-grpo-tiny", ["--run.name", "one"]))
+    (tmp_path / words[-1]).write_text("precious")
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said == f"error: {words[-2]} '{words[-1]}' exists: choose another name, or give --force to write over it\n"
+    assert (tmp_path / words[-1]).read_text() == "precious"
+    main([*words, "--force"])  # goes on, to what else is wrong here
+    assert "exists: choose" not in capsys.readouterr().err
+
+
+def test_what_a_command_writes_at_its_own_place_is_made_anew(tmp_path, monkeypatch):
+    from ragen.config import load_config
+    from ragen.runs.directory import RunDirectory
+
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory.create(load_config("bandit-starpo-grpo-tiny", ["--run.name", "one", "--model", str(tmp_path)]))
+    run.append_metrics(1, {"rollout/success": 0.5})
+    for words, file in ((["report", "one"], "runs/one/report.html"), (["plot", "one"], "curve.png")):
+        (tmp_path / file).write_text("old")
+        assert main(words) == 0
+        assert (tmp_path / file).read_bytes() != b"old"
 
 
 @pytest.mark.parametrize(
@@ -481,6 +554,25 @@ def test_presets_lists_those_of_an_environment_and_says_a_word_on_each_method(ca
     lines = capsys.readouterr().out.splitlines()
     for method in METHODS:
         assert any(line.split()[:1] == [method] and len(line.split()) > 4 for line in lines)
+
+
+def test_presets_lists_every_environment_with_values_of_its_own_and_the_files_it_needs(capsys) -> None:
+    root = Path(__file__).parents[2] / "src" / "ragen" / "config" / "presets"
+    assert main(["presets"]) == 0
+    listed = capsys.readouterr().out
+    for piece in [*root.glob("small/*.yaml"), *root.glob("tiny/*.yaml")]:
+        if piece.stem == "common" or piece.stem.startswith("starpo"):
+            continue
+        (line,) = [line for line in listed.splitlines() if line.split()[:1] == [piece.stem]]
+        assert f" -{piece.parent.name} " in line
+        assert f"{piece.stem}-starpo-s-grpo-{piece.parent.name}" in listed.split()
+    for part in (
+        "needs env.file (train.jsonl of GSM8K)",
+        "--env.file FILE: problems: train.jsonl or test.jsonl of GSM8K, which are not part of ragen",
+        "--env.file FILE: articles: JSON (lines) with title and text; empty = 400 made-up articles",
+        "--env.products FILE: products file",
+    ):
+        assert part in listed
 
 
 @pytest.mark.parametrize("command", ["play", "envs"])

@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 def exported(run: RunDirectory, *words: str) -> list[tuple[int, int, int]]:
     out = run.path.parent / "out.jsonl"
-    assert main(["export", str(run.path), "-o", str(out), *words]) == 0
+    assert main(["export", str(run.path), "-o", str(out), "--force", *words]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     return [(line["step"], line["group"], line["member"]) for line in lines]
 

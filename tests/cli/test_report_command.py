@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from contextlib import nullcontext
 
 import pytest
 
@@ -73,6 +74,31 @@ def test_a_port_in_use_names_the_way_out(root, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["watch", "one", "--port", str(taken.getsockname()[1])]) == 2
     assert "choose another one, or 0" in capsys.readouterr().err
+
+
+ENDED = "the run is not going on, and this page will not change: `ragen report runs/one` writes it to a file. "
+
+
+@pytest.mark.parametrize(
+    ("steps", "running", "said"),
+    [
+        (1, False, f"{ENDED}all steps done)"),
+        (5, False, f"{ENDED}killed after step 1 of 5: `ragen train --resume runs/one` goes on)"),
+        (5, True, "Ctrl-C ends this; the run goes on)"),
+    ],
+)
+def test_watching_says_whether_the_page_will_change(root, steps, running, said, monkeypatch, capsys):
+    from ragen.localserver import LocalServer
+    from ragen.runs.lock import locked
+
+    config = root / "runs/one/config.yaml"
+    config.write_text(config.read_text().replace("\nsteps: 50\n", f"\nsteps: {steps}\n"))
+    if steps == 1:
+        RunDirectory.open("one").write_end("all steps done")
+    monkeypatch.setattr(LocalServer, "serve_forever", lambda server: None)
+    with locked(root / "runs/one") if running else nullcontext():
+        assert main(["watch", "one", "--port", "0"]) == 0
+    assert capsys.readouterr().out.endswith(f"{said}\n")
 
 
 def test_watching_is_served_until_ctrl_c(root):

@@ -268,3 +268,21 @@ def test_bench_refuses_sizes_that_cannot_be_and_settings_that_change_nothing(mod
     for words, named in cases:
         assert main(["bench", str(model), *words]) == 2
         assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "work", "advice"),
+    [
+        (["eval", "MODEL", "--episodes", "2"], "ragen.api.evaluate_agent", "--episodes N makes it shorter"),
+        (["compare", "MODEL", "MODEL", "--episodes", "2"], "ragen.api.evaluate_agent", "is compared as files"),
+    ],
+)
+def test_what_ctrl_c_leaves_of_it_is_told(words, work, advice, model, capsys, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(work, stopped)
+    assert main([str(model) if word == "MODEL" else word for word in words]) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("\ninterrupted: nothing of it is kept, and the same command begins anew; ")
+    assert said.endswith(f"{advice}\n")

@@ -44,7 +44,7 @@ def test_scientific_notation_is_a_number_for_environment_settings_too():
 def test_c13_null_stays_null_and_is_never_the_text_none():
     assert loaded("--rollout.max_trajectory_tokens", "null").rollout.max_trajectory_tokens is None
     assert loaded("--env.low_name", "null").env["low_name"] is None
-    with pytest.raises(ConfigError, match=r"'run.name' is None"):
+    with pytest.raises(ConfigError, match=r"'run.name' is null"):
         loaded("--run.name", "null")
 
 
@@ -117,14 +117,14 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
     ("word", "parts"),
     [
         ("filter.strategy=top_fracton", ["filter.strategy", "top_fracton", "did you mean 'top_fraction'"]),
-        ("steps=-1", ["steps", "-1", "greater than or equal to 0"]),
-        ("steps=many", ["steps", "many", "integer"]),
-        ("steps=1.5", ["steps", "1.5", "integer"]),
+        ("steps=-1", ["steps", "-1", "a whole number of at least 0"]),
+        ("steps=three", ["steps", "'three'", "it must be a whole number of at least 0 (training iterations)"]),
+        ("steps=1.5", ["steps", "1.5", "it must be a whole number"]),
         ("steps=true", ["steps", "true and false"]),
-        ("optim.learning_rate=.nan", ["optim.learning_rate", "finite"]),
-        ("optim=3", ["optim", "3"]),
+        ("optim.learning_rate=.nan", ["optim.learning_rate", "nan", "it must be a number above 0"]),
+        ("optim=3", ["optim", "3", "it must be a mapping of settings {learning_rate: …, "]),
         ("rollout.members=1", ["rollout.members is 1", "filter.strategy"]),
-        ("reward.coef=-1", ["reward.coef", "-1", "greater than or equal to 0"]),
+        ("reward.coef=-1", ["reward.coef", "-1", "a number of at least 0 and at most 1,000,000"]),
         ("reward.overlong_buffer=257", ["reward.overlong_buffer is 257", "at most 256 tokens", "rollout.max_new_tokens"]),
     ],
 )

@@ -257,7 +257,7 @@ def test_playing_before_reset_says_so():
     ("values", "message"),
     [
         ({"widht": 7}, "unknown setting 'env.widht': did you mean 'width'"),
-        ({"width": 2}, "'env.width' is 2: .*greater than or equal to 3"),
+        ({"width": 2}, "'env.width' is 2: .*a whole number of at least 3"),
         ({"symbols": "#_O"}, "7 different printable characters"),
         ({"symbols": "#_OOXPS"}, "7 different printable characters"),
         ({"action_words": ["Up", "up.", "Left", "Right"]}, "4 words that differ"),

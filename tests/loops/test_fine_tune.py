@@ -84,7 +84,7 @@ def test_an_interrupted_warm_up_goes_on_to_the_same_weights(
     kept = 4 if press is interrupt else 3  # a kill comes before the fourth is kept
     assert first.planned == BATCHES
     assert len(kept_in(broken)) == 1
-    assert any(f"4 of {BATCHES} batches are done and kept" in line for line in first.messages) is (press is interrupt)
+    assert any(f"4 of {BATCHES} batches done and kept" in line for line in first.messages) is (press is interrupt)
     second = Pressing()
     made = warmed(config, broken, second, monkeypatch)
     assert f"goes on after {kept} of {BATCHES} batches" in second.messages[0]

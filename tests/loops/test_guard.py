@@ -13,8 +13,8 @@ from ragen.config import load_config
 from ragen.errors import CheckpointError, TrainingError
 from ragen.loops import train as loop
 from ragen.loops.guard import announced
+from ragen.loops.result import TrainResult
 from ragen.loops.session import Session
-from ragen.loops.train import TrainResult
 from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.runs import summary
 from ragen.runs.checkpoints import Checkpoints

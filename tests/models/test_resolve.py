@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 
 from ragen.cache import cache_dir, made_once
 from ragen.errors import ModelError
-from ragen.models import resolve, smollm2
+from ragen.models import hub, smollm2
 from ragen.models.load import load_model, load_tokenizer
 from ragen.models.resolve import resolve_model
 
@@ -137,7 +137,7 @@ def test_an_unreachable_hub_fails_fast_and_says_so(nothing):
 
 def test_offline_mode_is_respected(nothing):
     nothing.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    nothing.setattr(resolve, "hub_answers", lambda endpoint: pytest.fail("asked the network"))
+    nothing.setattr(hub, "hub_answers", lambda endpoint: pytest.fail("asked the network"))
     with pytest.raises(ModelError, match="HF_HUB_OFFLINE is set"):
         resolve_model("some/model")
 
@@ -215,7 +215,7 @@ def test_the_hub_comes_before_the_wheel_and_the_cache_before_both(monkeypatch, t
 def test_the_real_model_is_an_instruct_model_and_offline_once_cached(monkeypatch):
     path = resolve_model("smollm2-135m")
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("used pip"))
-    monkeypatch.setattr(resolve, "hub_answers", lambda endpoint: pytest.fail("asked the hub"))
+    monkeypatch.setattr(hub, "hub_answers", lambda endpoint: pytest.fail("asked the hub"))
     assert resolve_model("smollm2-135m") == path
     tokenizer, model = load_tokenizer(path), load_model(path, device=torch.device("cpu"))
     assert sum(weight.numel() for weight in model.parameters()) == 134_515_008

@@ -109,7 +109,7 @@ def test_evaluations_tell_intervals_sizes_players_ceiling_and_notes():
         "random 0.500 [0.400, 0.600]",
     ):
         assert part in text
-    for part in ("best possible 0.990", "note: the observation helps", "T = 0.5", "1 episodes lost"):
+    for part in ("best possible 0.990", "note: the observation helps", "T = 0.5", "1 episode lost"):
         assert part in text
 
 

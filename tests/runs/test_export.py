@@ -112,8 +112,8 @@ def test_what_is_no_text_is_counted_and_written_as_the_policy_read_it(tmp_path: 
     assert [each["value"] for each in line["conversations"]] == ["a?b", "U\ufffd"]
     assert line["reply_token_ids"] == [[7, 9]]
     notes = list(exporter.tally.notes())
-    assert notes[0].startswith("1 messages hold lone surrogates")
-    assert notes[1].startswith("1 of 1 replies hold bytes that are no UTF-8")
+    assert notes[0].startswith("1 message with lone surrogates")
+    assert notes[1].startswith("1 of 1 reply with bytes that are no UTF-8")
 
 
 def test_a_failed_export_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -9,9 +9,6 @@ from torch import Tensor
 
 from ragen.registry import Registry
 
-OWN = "plugins names its file, its module is imported, or a package with its entry point is installed (docs/rules/README.md)"
-"""What makes a rule of a user's own known."""
-
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 

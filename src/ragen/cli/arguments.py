@@ -1,14 +1,16 @@
 """Command lines with settings in them: a subcommand's own options, and ``--section.key value`` overrides for the rest."""
 
 import argparse
+import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
 from ragen.errors import ConfigError
+from ragen.wording import either
 
 OVERRIDES = "any setting may follow as --section.key VALUE (docs/settings.md lists them), e.g. --steps 20 --env.max_turns 3"
 
@@ -17,20 +19,43 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose complaints are ConfigErrors, so that all of them look the same."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the complaint with what was asked for and where to look."""
+        """Raise the complaint with what was asked for, what is allowed and where to look."""
         start, required, missing = message.partition("arguments are required: ")
         if required:
             about = {str(action.metavar): action.help for action in self._actions}
             told = (f"{name} ({about[name]})" if about.get(name) else name for name in missing.split(", "))
             message = f"{start}{required}{', '.join(told)}"
-        if message.startswith("unrecognized arguments: -"):
-            message += "; the name of a setting stands behind two dashes: --section.key VALUE"
-        raise ConfigError(f"{message} (see: {self.prog} --help)")
+        raise ConfigError(f"{_reworded(message)} (see: {self.prog} --help)")
+
+
+def _reworded(message: str) -> str:
+    """argparse's complaints about a value, as those about a setting are worded."""
+    if match := re.fullmatch(r"argument (.+?): invalid (int|float) value: (.*)", message, re.DOTALL):
+        kind = "a whole number" if match[2] == "int" else "a number"
+        return f"{match[1]} is {match[3]}: it must be {kind}"
+    if match := re.fullmatch(r"argument (.+?): invalid choice: (.*?) \(choose from (.*)\)", message, re.DOTALL):
+        choices = [choice.strip("'") for choice in match[3].split(", ")]
+        close = get_close_matches(match[2].strip("'"), choices, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        return f"{match[1]} is {match[2]}: it must be {either([repr(choice) for choice in choices])}{hint}"
+    if match := re.fullmatch(r"argument (.+?): expected (?:one|at least one) argument", message):
+        return f"{match[1]} needs a value: write {match[1].rpartition('/')[2]} VALUE"
+    return message
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, bool]:
-    """The option names a parser knows, and whether each takes a value."""
-    return {name: action.nargs != 0 for action in parser._actions for name in action.option_strings}
+    """The option names that a parser and its actions know, and whether each takes a value."""
+    known = {name: action.nargs != 0 for action in parser._actions for name in action.option_strings}
+    for _, inner in actions_of(parser):
+        known |= options_of(inner)
+    return known
+
+
+def actions_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The parsers of a command's own commands, such as those of `ragen study`."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
 
 
 def split_overrides(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], list[str]]:
@@ -58,17 +83,6 @@ def split_overrides(words: Sequence[str], options: Mapping[str, bool]) -> tuple[
         else:
             own.append(word)
     return own, overrides
-
-
-def refuse_mistyped(overrides: Sequence[str], options: Iterable[str]) -> None:
-    """Raise ConfigError where an override is no setting but nearly one of the subcommand's own ``options``."""
-    from ragen.config.paths import fields
-
-    for word in overrides:
-        name = word.partition("=")[0]
-        close = get_close_matches(name, [option for option in options if option.startswith("--")], n=1, cutoff=0.8)
-        if close and "." not in name and not any(key.split(".")[0] == name[2:] for key in fields()):
-            raise ConfigError(f"unknown option '{name}': did you mean '{close[0]}'?")
 
 
 def positive(text: str) -> int:
@@ -129,9 +143,16 @@ def writable(option: str, name: str) -> Path:
     return path
 
 
-def writable_file(option: str, name: str) -> Path:
-    """As ``writable``, for a file: a directory of that name is in the way."""
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Declare the option without which ``writable_file`` refuses a file that is there."""
+    parser.add_argument("--force", action="store_true", help="write over a file of that name")
+
+
+def writable_file(option: str, name: str, *, force: bool) -> Path:
+    """As ``writable``, for a file that a person named: one that is there is written over with ``force`` only."""
     path = writable(option, name)
     if path.is_dir():
         raise ConfigError(f"{option} {name!r} is a directory: give the name of a file")
+    if path.is_file() and not force:
+        raise ConfigError(f"{option} {name!r} exists: choose another name, or give --force to write over it")
     return path

@@ -11,6 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
+from ragen.cli.waiting import LOADING, doing
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.loops.bench import StepBench, StepTimes
@@ -39,15 +41,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the table."""
     from ragen.config import load_config
-    from ragen.runs.models import find_model
+    from ragen.runs.models import find_model, known_model
 
     refuse_model(overrides, "the argument MODEL")
     refuse_without_effect("ragen bench", overrides, _SETTINGS)
     config = load_config({}, [*overrides, f"--model.name={args.model}"])
+    known_model(args.model)  # a wrong name shows before torch is loaded, which making a model takes
+    with doing(LOADING):
+        import torch
+
     path, _ = find_model(args.model)
-
-    import torch
-
     from ragen.loops.bench import StepBench, check_length, product_rate
     from ragen.models.device import choose_device, choose_dtype
     from ragen.models.memory import Activations, check_memory, memory_estimate, model_size
@@ -60,9 +63,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     activations = Activations(budget, size.hidden, size.layers, size.vocabulary)
     check_memory(memory_estimate(size.parameters, dtype, trainable=size.parameters, activations=activations), device)
     threads = torch.get_num_threads()
-    _say(f"{path.name} on {device}, {_short(dtype)}, {threads} thread{'s' if threads > 1 else ''}")
-    more = f", {args.turns} turns with {args.between} given tokens between" if args.turns > 1 else ""
-    _say(f"{args.groups} × {args.members} conversations: prompt {args.prompt}, {args.new} new tokens a reply{more}")
+    _say(f"{path.name} on {device}, {_short(dtype)}, {counted(threads, 'thread')}")
+    more = f", {args.turns} turns with {counted(args.between, 'given token')} between" if args.turns > 1 else ""
+    new = counted(args.new, "new token")
+    _say(f"{args.groups} × {counted(args.members, 'conversation')}: prompt {args.prompt}, {new} a reply{more}")
     rates = {kind: product_rate(kind, device) for kind in (torch.bfloat16, torch.float32)}
     _say("product 1024³    " + " · ".join(f"{_short(kind)} {rate / 1e9:.0f} GFLOP/s" for kind, rate in rates.items()))
     bench = StepBench(path, device=device, dtype=dtype, microbatch_tokens=budget)

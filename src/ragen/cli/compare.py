@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
-from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
+from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
+from ragen.cli.early import check_environment
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
+from ragen.cli.interrupted import nothing_kept
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.comparing import Compared
@@ -33,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--instances", action="store_true", help="print the table of instances too")
     parser.add_argument("--csv", metavar="FILE", help="write the table of instances")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON ('-' = standard output)")
+    add_force(parser)
     parser.add_argument("--quiet", action="store_true", help="print only the comparison")
 
 
@@ -42,27 +47,37 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     refuse_without_effect("ragen compare", overrides, COUNTING)
     if args.preset is not None:
         check_source(args.preset)
-    table = writable_file("--csv", args.csv) if args.csv else None
-    out = writable_file("--json", args.json) if args.json not in (None, "-") else None
-    from ragen.runs.evaluations import is_evaluation
-    from ragen.runs.models import check_model
-
-    for model in args.models:  # a wrong name shows before torch is loaded
-        if not is_evaluation(Path(model)):
-            check_model(model)
-    from ragen.comparing import compare
+    table = writable_file("--csv", args.csv, force=args.force) if args.csv else None
+    out = writable_file("--json", args.json, force=args.force) if args.json not in (None, "-") else None
+    words = evaluation_words(args, overrides)
+    _check(args, words)
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.comparing import compare
     from ragen.runs.events import plain
     from ragen.runs.listening import listening
 
-    with listening(quiet=args.quiet or args.json == "-") as listener:
-        compared = compare(
-            args.models, evaluation_words(args, overrides), source=args.preset, players=args.players, listener=listener
-        )
+    advice = "what `ragen eval MODEL --json FILE` has made one by one is compared as files"
+    with listening(quiet=args.quiet or args.json == "-") as listener, nothing_kept(advice):
+        compared = compare(args.models, words, source=args.preset, players=args.players, listener=listener)
     text = json.dumps(plain(record(compared)), indent=1, ensure_ascii=False) + "\n"
     lines = [*summary(compared), *(instance_lines(compared) if args.instances else [])]
     sys.stdout.write(text if args.json == "-" else "\n".join(lines) + "\n")
     _write(compared, text, out, table)
     return 0
+
+
+def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Raise RagenError for a wrong setting or name, as far as it is known without torch."""
+    from ragen.config import load_config
+    from ragen.runs.evaluations import is_evaluation
+    from ragen.runs.models import known_model
+
+    finished = [model for model in args.models if is_evaluation(Path(model))]
+    runs = filter(None, (known_model(model) for model in args.models if model not in finished))
+    first = next((config.model_dump(mode="json") for config in list(runs)), {})
+    config = load_config(first if args.preset is None else args.preset, words)
+    if args.env or not finished:  # else the environment is that of a finished evaluation
+        check_environment(config)
 
 
 def record(compared: "Compared") -> dict[str, Any]:
@@ -78,12 +93,12 @@ def record(compared: "Compared") -> dict[str, Any]:
 def summary(compared: "Compared") -> list[str]:
     """The sides with their own intervals, then each difference to the first."""
     first = compared.reports[0]
-    count = f"{first.episodes} instances" + (f" × {first.samples}" if first.samples > 1 else "")
+    count = counted(first.episodes, "instance") + (f" × {first.samples}" if first.samples > 1 else "")
     lines = [f"{first.env}: {count}, seed {first.seed}, 95 % intervals"]
     for letter, report in zip(_letters(compared), compared.reports, strict=True):
         success, total = _value(report.success, report.success_interval), _value(report.total_return, report.return_interval)
         lost = report.errors + report.endpoint.get("failures", 0)
-        also = f" · {lost} episodes lost" if lost else ""
+        also = f" · {counted(lost, 'episode')} lost" if lost else ""
         lines.append(f"  {letter}  success {success} · return {total} · T = {report.temperature:g} · {report.model}{also}")
     beside = [f"{name} {score.success:.3f}" for report in compared.reports for name, score in report.players.items()]
     ceilings = [report.ceiling for report in compared.reports if report.ceiling is not None]
@@ -95,7 +110,7 @@ def summary(compared: "Compared") -> list[str]:
             f"{letter} − A: success {_value(pair.success_difference, pair.success_interval, '+')} · return "
             f"{_value(pair.return_difference, pair.return_interval, '+')} · n = {pair.n}"
         )
-        missing = f" · {pair.unpaired} instances have no partner" if pair.unpaired else ""
+        missing = f" · no partner for {counted(pair.unpaired, 'instance')}" if pair.unpaired else ""
         lines.append(
             f"  {letter} better on {pair.wins}, A on {pair.losses}, alike on {pair.ties} · p = {pair.p_value:.3g}{missing}"
         )

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import refuse_model
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import RagenError
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     import torch
@@ -54,27 +56,31 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _findings(config: Any, model: str | None) -> Iterator[Finding]:
-    import torch
-
-    from ragen.models.device import bfloat16_pays, choose_device, choose_dtype
-    from ragen.models.memory import available_memory
     from ragen.runs.provenance import provenance
 
-    machine = provenance(config)
+    with doing(LOADING):
+        import torch
+
+        from ragen.models.device import bfloat16_pays, choose_device, choose_dtype
+        from ragen.models.memory import available_memory
+    with doing("looking at the machine"):
+        machine = provenance(config)
     yield Finding("ok", "python", f"{platform.python_version()} · torch {torch.__version__}")
     threads = config.run.threads or torch.get_num_threads()
-    yield Finding("ok", "processor", f"{machine['cpu']} · {machine['logical_cores']} logical cores · threads: {threads}")
+    cores = counted(machine["logical_cores"], "logical core")
+    yield Finding("ok", "processor", f"{machine['cpu']} · {cores} · threads: {threads}")
     free = available_memory(torch.device("cpu"))
     yield Finding("ok", "memory", f"{free / 2**30:.1f} GiB free of {machine['memory_bytes'] / 2**30:.1f} GiB")
     try:
-        device = choose_device(config.model.device)
-        dtype = choose_dtype(config.model.dtype, device)
+        with doing("timing products of matrices"):
+            device = choose_device(config.model.device)
+            dtype, faster = choose_dtype(config.model.dtype, device), bfloat16_pays(device.type)
     except RagenError as error:
         yield Finding("bad", "device", str(error))
         return
     yield Finding("ok", "device", str(device))
     why = "as set" if config.model.dtype != "auto" else "chosen for this device (a model below 20M parameters: float32)"
-    fast = "faster" if bfloat16_pays(device.type) else "not faster"
+    fast = "faster" if faster else "not faster"
     said = f"{str(dtype).removeprefix('torch.')} for compute, {why}; weights are float32; bfloat16 is {fast} here"
     yield Finding("ok", "dtype", said)
     yield from _disk(config)
@@ -98,25 +104,29 @@ def _sandbox() -> Finding:
     from ragen.tools.sandbox import check
 
     try:
-        check()
+        with doing("trying the sandbox"):
+            check()
     except RagenError as error:
         return Finding("note", "python tool", str(error))
     return Finding("ok", "python tool", "the sandbox holds: a policy's programs can be run here")
 
 
 def _model(config: Any, name: str, device: "torch.device") -> Iterator[Finding]:
-    from ragen.models.load import load_tokenizer, read_config
-    from ragen.models.memory import model_size
-    from ragen.runs.models import find_model
+    with doing("loading transformers"):
+        from ragen.models.load import load_tokenizer, read_config
+        from ragen.models.memory import model_size
+        from ragen.runs.models import find_model
 
     trust = config.model.trust_remote_code
     try:
-        path, _ = find_model(name)
-        read_config(path, trust_remote_code=trust)
-        size = model_size(path, trust_remote_code=trust)
+        with doing(f"reading the model {name}"):
+            path, _ = find_model(name)
+            read_config(path, trust_remote_code=trust)
+            size = model_size(path, trust_remote_code=trust)
         yield Finding("ok", "model", str(path))
         yield _memory(config, size, device)
-        tokenizer = load_tokenizer(path, trust_remote_code=trust)
+        with doing("reading its tokenizer"):
+            tokenizer = load_tokenizer(path, trust_remote_code=trust)
     except RagenError as error:
         yield Finding("bad", "model", str(error))
         return
@@ -143,11 +153,13 @@ def _tokens(tokenizer: Any) -> Finding:
 
 
 def _template(tokenizer: Any, config: Any, rows: int) -> Iterator[Finding]:
-    from ragen.loops.compose import build_renderer, control_ids
     from ragen.models.checks import check_vocabulary
 
     try:
-        renderer = build_renderer(tokenizer, config.rollout)
+        with doing("proving the chat template"):
+            from ragen.loops.compose import build_renderer, control_ids
+
+            renderer = build_renderer(tokenizer, config.rollout)
     except RagenError as error:
         yield Finding("bad", "chat template", str(error))
         return

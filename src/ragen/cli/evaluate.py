@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
-from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
+from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
+from ragen.cli.early import check_environment
+from ragen.cli.interrupted import nothing_kept
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
 
@@ -45,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_evaluation_options(parser)
     parser.add_argument("--json", metavar="FILE", help="write the whole report as JSON ('-' = standard output)")
+    add_force(parser)
     parser.add_argument("--quiet", action="store_true", help="print only the report")
     api = parser.add_argument_group("an API model, in place of MODEL_OR_RUN (docs/evaluation.md; extra 'api')")
     api.add_argument("--api", metavar="URL", help="an OpenAI-compatible endpoint, such as https://api.openai.com/v1")
@@ -81,18 +85,20 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Evaluate and print the report."""
     endpoint = _endpoint(args)
     refuse_model(overrides, f"the first argument ({args.model})" if endpoint is None else f"--model ({args.api_model})")
-    out = writable_file("--json", args.json) if args.json not in (None, "-") else None
+    out = writable_file("--json", args.json, force=args.force) if args.json not in (None, "-") else None
     words = evaluation_words(args, overrides)
     refuse_without_effect("ragen eval", overrides, COUNTING if endpoint is None else COUNTING_OF_API)
     if args.preset is not None:
         check_source(args.preset)
     _check(args, words)
-    from ragen.api import evaluate, evaluate_api
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.api import evaluate, evaluate_api
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
         if endpoint is None:
-            report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
+            with nothing_kept("--episodes N makes it shorter"):
+                report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
         else:
             report = evaluate_api(
                 args.api_model, endpoint, args.preset, words, name=args.name or "", players=args.players, listener=listener
@@ -104,11 +110,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
     """Raise RagenError for a wrong setting or name: it shows before torch is loaded."""
     from ragen.config import load_config
-    from ragen.runs.models import check_model
+    from ragen.runs.models import known_model
 
-    load_config(args.preset if args.preset is not None else {}, words)
-    if args.api is None:
-        check_model(args.model)
+    config = load_config(args.preset if args.preset is not None else {}, words)
+    stored = known_model(args.model) if args.api is None else None
+    if stored is not None and args.preset is None:
+        config = load_config(stored.model_dump(mode="json"), words)
+    check_environment(config)
 
 
 def _endpoint(args: argparse.Namespace) -> Endpoint | None:

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ragen.cli.arguments import writable_file
+from ragen.cli.arguments import add_force, writable_file
 from ragen.errors import CheckpointError, ConfigError
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
@@ -26,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("run", metavar="RUN", help="a run directory, or its name under runs/")
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="a .jsonl or .parquet file")
+    add_force(parser)
     parser.add_argument(
         "--format", choices=sorted(FORMATS.values()), help="what to write (default: by the end of FILE, .jsonl is sharegpt)"
     )
@@ -38,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Write the chosen trajectories, and say how many and what could not be told."""
     del overrides
-    out = writable_file("--out", args.out)
+    out = writable_file("--out", args.out, force=args.force)
     form = args.format or FORMATS.get(out.suffix)
     if form is None:
         raise ConfigError(f"--out '{out}' has no known format: end it with {' or '.join(FORMATS)}, or give --format")
@@ -62,10 +64,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     write = write_sharegpt if form == "sharegpt" else write_parquet
     first = next(rows, None)
     if first is None:
-        raise CheckpointError(f"none of the episodes of '{opened.path}' in {len(steps)} stored steps is as asked for")
+        raise CheckpointError(
+            f"none of the episodes of '{opened.path}' in {counted(len(steps), 'stored step')} is as asked for"
+        )
     written = write(out, _with_first(first, rows), origin)
     tally = exporter.tally
-    lines = [f"{out}: {written} rows, {tally.trajectories} episodes of {len(steps)} steps ({form})", *tally.notes()]
+    episodes = f"{counted(tally.trajectories, 'episode')} of {counted(len(steps), 'step')}"
+    lines = [f"{out}: {counted(written, 'row')}, {episodes} ({form})", *tally.notes()]
     if args.format is None:
         lines.append(f"warm up on it: ragen warmup {shlex.quote(str(opened.path / 'config.yaml'))} --warmup.data {out}")
     sys.stdout.write("\n".join(lines) + "\n")

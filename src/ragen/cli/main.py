@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from ragen.cli.arguments import Parser, options_of, refuse_mistyped, split_overrides
+from ragen.cli.arguments import Parser, options_of, split_overrides
+from ragen.cli.mistyped import refuse_mistyped
 from ragen.errors import RagenError
 from ragen.registry import nearest
 
@@ -54,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # the reader (head, less) has gone: not an error, and nothing may be written any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
+    except KeyboardInterrupt as stop:  # with what is left of the work, where there is something to say
+        sys.stderr.write("\n" + ": ".join(("interrupted", *map(str, stop.args))) + "\n")
         return 130
 
 
@@ -94,19 +95,24 @@ def _dispatch(words: list[str]) -> int:
     name = words[0]
     if name not in COMMANDS:
         _overview_error(name)
-    module = import_module(_MODULES[name])
-    parser = Parser(prog=f"ragen {name}", description=module.__doc__, allow_abbrev=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    module.configure(parser)
-    own = words[1:]
+    module, parser, own = import_module(_MODULES[name]), _parser(name), words[1:]
     overrides: list[str] = []
     if module.OVERRIDES is not None:
-        parser.epilog = module.OVERRIDES
-        options = options_of(parser)
-        own, overrides = split_overrides(own, options)
-        refuse_mistyped(overrides, options)
+        own, overrides = split_overrides(own, options_of(parser))
+    refuse_mistyped(
+        parser, own, None if module.OVERRIDES is None else overrides, lambda: {each: _parser(each) for each in COMMANDS}
+    )
     args = parser.parse_args(own)
     return int(module.run(args, overrides))
+
+
+def _parser(name: str) -> Parser:
+    """The parser of a command."""
+    module = import_module(_MODULES[name])
+    parser = Parser(prog=f"ragen {name}", description=module.__doc__, allow_abbrev=False)
+    parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, module.OVERRIDES
+    module.configure(parser)
+    return parser
 
 
 def _overview() -> Parser:

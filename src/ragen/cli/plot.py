@@ -7,14 +7,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragen.cli.arguments import writable_file
+from ragen.cli.arguments import add_force, writable_file
 from ragen.errors import CheckpointError, ConfigError
 from ragen.extras import install_command
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
 
 OVERRIDES: str | None = None
+PLACE = "curve.png"
 FORMATS = (".png", ".svg", ".pdf")
 MARGIN = 0.1  # of the height, above the highest point
 CURVES = (  # metric, title, lowest possible value
@@ -28,7 +30,8 @@ CURVES = (  # metric, title, lowest possible value
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or their names under runs/")
-    parser.add_argument("-o", "--out", default="curve.png", metavar="FILE", help="a .png, .svg or .pdf file (curve.png)")
+    parser.add_argument("-o", "--out", metavar="FILE", help=f"a .png, .svg or .pdf file ({PLACE}, made anew each time)")
+    add_force(parser)
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -36,7 +39,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     del overrides
     from ragen.runs.directory import RunDirectory, find_run
 
-    out = writable_file("--out", args.out)
+    out = writable_file("--out", args.out or PLACE, force=args.force or not args.out)
     if out.suffix.lower() not in FORMATS:
         raise ConfigError(f"--out '{out}' has no known format: end it with {', '.join(FORMATS)}")
     runs = [RunDirectory.open(find_run(name)) for name in args.runs]
@@ -77,7 +80,7 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), fontsize=8, frameon=False)
     config = runs[0].config
     parts = (shown(str(config.env.get("name"))), config.model.name, method_name(config), f"seed {config.seed}")
-    figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else f"{len(runs)} runs", fontsize=11)
+    figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else counted(len(runs), "run"), fontsize=11)
     figure.savefig(out, dpi=110)
     plt.close(figure)
 

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ragen.cli.sources import check_source
 
@@ -29,6 +29,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print names, or one preset in full."""
     del overrides
     from ragen.config import load_config, preset_names
+    from ragen.config.load import sizes_of_families
     from ragen.config.yaml_text import dump_yaml
     from ragen.envs import environments
 
@@ -41,6 +42,21 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         return 0
     for title, words in (("method", _METHODS), ("size", _SIZES)):
         sys.stdout.write("\n".join([f"{title}:", *(f"  {name:<14} {about}" for name, about in words.items())]) + "\n\n")
-    sys.stdout.write("Any environment of `ragen envs` may stand in front, e.g. bandit-rev-starpo-s-grpo-small.\n\n")
-    sys.stdout.write("\n".join(preset_names()) + "\n")
+    sys.stdout.write("environment: any of `ragen envs`, e.g. bandit-rev-starpo-s-grpo-small; values of their own have\n")
+    sys.stdout.write("\n".join(_families()) + "\n\n")
+    sys.stdout.write("\n".join(preset_names(sizes_of_families())) + "\n")
     return 0
+
+
+def _families() -> Iterator[str]:
+    """The environments with values of their own, for which sizes, and the files that they need or may have."""
+    from ragen.config.load import sizes_of_families
+    from ragen.envs import environments
+
+    for name, sizes in sizes_of_families().items():
+        preset = environments.get(name)
+        told = " ".join(f"-{size}" for size in sizes)
+        yield f"  {name:<11}  {told:<12}  {preset.about}"
+        for key, field in preset.cls.settings_class.model_fields.items():
+            if "file" in key or "file" in (field.description or ""):
+                yield f"{'':<29}--env.{key} FILE: {field.description}"

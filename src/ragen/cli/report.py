@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ragen.cli.arguments import writable_file
+from ragen.cli.arguments import add_force, writable_file
 from ragen.errors import ConfigError
+from ragen.wording import counted
 
 OVERRIDES: str | None = None
 
@@ -17,7 +18,13 @@ OVERRIDES: str | None = None
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or their names under runs/")
-    parser.add_argument("-o", "--out", metavar="FILE", help="an .html file (RUN/report.html; of several runs: report.html)")
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="an .html file (RUN/report.html, of several runs report.html: these are made anew each time)",
+    )
+    add_force(parser)
     parser.add_argument(
         "--all-tokens", action="store_true", help="every episode's tokens, not only those of a sample and of odd episodes"
     )
@@ -31,13 +38,14 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.listening import listening
 
     found = [find_run(name) for name in args.runs]
-    out = writable_file("--out", args.out or str(found[0] / "report.html" if len(found) == 1 else Path("report.html")))
+    place = found[0] / "report.html" if len(found) == 1 else Path("report.html")
+    out = writable_file("--out", args.out or str(place), force=args.force or not args.out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out '{out}' is not the name of a page: end it with .html")
     runs = [RunDirectory.open(path) for path in found]
     with listening() as listener:
         listener.on_phase("pack steps", sum(len(one.trajectory_steps()) for one in runs))
         made = write_report(runs, out, all_tokens=args.all_tokens, progress=listener.on_progress)
-    tokens = f"{made.trajectories} episodes of {made.steps} steps, {made.with_tokens} with their tokens"
-    sys.stdout.write(f"written: {out} ({made.bytes / 1e6:.1f} MB; {tokens})\n")
+    episodes = f"{counted(made.trajectories, 'episode')} of {counted(made.steps, 'step')}"
+    sys.stdout.write(f"written: {out} ({made.bytes / 1e6:.1f} MB; {episodes}, {made.with_tokens} with their tokens)\n")
     return 0

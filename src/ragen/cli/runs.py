@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragen.errors import CheckpointError, RagenError, reason
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
@@ -59,7 +60,7 @@ def _nothing_in(root: Path) -> str:
 
 def _row(run: "RunDirectory") -> tuple[str, ...]:
     from ragen.envs.locate import shown
-    from ragen.runs.summary import eval_points, method_name, rollback_count, state
+    from ragen.runs.summary import eval_points, method_name, state
 
     metrics = run.metrics()
     done = metrics[-1]["step"] if metrics else 0
@@ -72,7 +73,7 @@ def _row(run: "RunDirectory") -> tuple[str, ...]:
         shown(str(run.config.env.get("name"))),
         method_name(run.config),
         state(run),
-        f"{done}/{run.config.steps}" + (f", {rollback_count(rollbacks)}" if rollbacks else ""),
+        f"{done}/{run.config.steps}" + (f", {counted(rollbacks, 'rollback')}" if rollbacks else ""),
         f"{by_name.get('before', '–')} → {by_name.get('after', '–')}",
         f"{when:%Y-%m-%d %H:%M}" + (f" ({took:.1f} s)" if took is not None else ""),
     )

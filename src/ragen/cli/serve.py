@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = _ABOUT
@@ -31,10 +32,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     if not 0 <= args.port < 2**16:
         raise ConfigError(f"--port is {args.port}: it must be between 0 and 65535")
     refuse_without_effect("ragen serve", overrides, COUNTING)
-    from ragen.runs.models import check_model
+    from ragen.config import load_config
+    from ragen.runs.models import known_model
 
-    check_model(args.model)  # a wrong name shows before torch is loaded
-    from ragen.serving import server
+    load_config({}, overrides)  # a wrong setting or name shows before torch is loaded
+    known_model(args.model)
+    with doing(LOADING):
+        from ragen.serving import server
 
     with server.bind(args.host, args.port) as taken:
         served = server.load_served(args.model, overrides, name=args.name, rows=args.rows)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ragen.errors import CheckpointError, ConfigError
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
@@ -41,7 +42,6 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"--limit is {args.limit}; use 0 (all) or more")
     from ragen.runs.directory import RunDirectory, find_run
     from ragen.runs.events import to_line, trajectory_record
-    from ragen.runs.summary import rollback_count
     from ragen.runs.tokens import decoder
     from ragen.runs.view import reading_console, show_trajectories
 
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     decode = decoder(opened)
     console = reading_console()
     trained, rollbacks = sum(item.trained for item in stored), len(opened.rollbacks())
-    counted = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
-    title = f"{opened.path} · step {step} · {len(stored)} trajectories, {counted}"
-    title += f" · {rollback_count(rollbacks)}" if rollbacks else ""
+    told = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
+    title = f"{opened.path} · step {step} · {counted(len(stored), 'trajectory', 'trajectories')}, {told}"
+    title += f" · {counted(rollbacks, 'rollback')}" if rollbacks else ""
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     if why := "" if trained else _why_untrained(opened, step):
         console.print(why, markup=False, highlight=False, soft_wrap=True)
@@ -76,8 +76,8 @@ def _why_untrained(run: "RunDirectory", step: int) -> str:
     flat = f"within each group all episodes had the same {kind}, so none was better than another"
     if row.get("update/optimizer_steps"):
         return f"only demonstrations were trained on in this step: {flat}"
-    limit = run.config.filter.max_flat_steps
-    return f"nothing was trained in this step: {flat} (a run stops after {limit} such steps in a row: filter.max_flat_steps)"
+    limit = counted(run.config.filter.max_flat_steps, "such step")
+    return f"nothing was trained in this step: {flat} (a run stops after {limit} in a row: filter.max_flat_steps)"
 
 
 def chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Namespace) -> "list[StoredTrajectory]":

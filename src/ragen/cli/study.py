@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import positive, writable
+from ragen.cli.waiting import LOADING, doing
 from ragen.studies import ROOT
+from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.studies.grid import Plan
@@ -36,7 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="runs side by side (default: one a core where runs use one thread, else 1)",
     )
-    report.add_argument("--out", metavar="DIR", help="where the report goes (default: the root)")
+    report.add_argument(
+        "--out", metavar="DIR", help="where the report goes (the root); one that is there is made anew, with its verdict"
+    )
 
 
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -77,8 +81,9 @@ def _list() -> int:
 
 def _heading(plan: "Plan") -> str:
     study, size = plan.study, plan.study.sizes[plan.size]
-    counted = f"{len(plan.variants)} variants × {len(plan.seeds)} seeds, {len(plan.runs())} runs"
-    return "\n".join(filter(None, (f"{study.title}, size {plan.size}: {counted}", study.question, size.note)))
+    variants, seeds, runs = counted(len(plan.variants), "variant"), counted(len(plan.seeds), "seed"), len(plan.runs())
+    title = f"{study.title}, size {plan.size}: {variants} × {seeds}, {counted(runs, 'run')}"
+    return "\n".join(filter(None, (title, study.question, size.note)))
 
 
 def _report(plan: "Plan", place: "Place", folder: Path) -> int:
@@ -97,7 +102,9 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     from ragen.cli.study_console import StudyConsole
     from ragen.studies.grid import command
     from ragen.studies.place import Place
-    from ragen.studies.runner import run_study
+
+    with doing(LOADING):
+        from ragen.studies.runner import run_study
 
     cores = _cores()
     wanted = max(run.config.run.threads for run in plan.runs().values())
@@ -109,7 +116,8 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     again, report = command(plan, "run", Path(args.root), args.workers), command(plan, "report", Path(args.root))
     counts = {"done": len(result.done), "failed": len(result.failed), "in another process": len(result.busy)}
     counts["not done"] = len(plan.runs()) - sum(counts.values())
-    sys.stdout.write(f"{len(plan.runs())} runs: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n) + "\n")
+    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    sys.stdout.write(f"{counted(len(plan.runs()), 'run')}: {told}\n")
     for name, why in result.failed:
         sys.stdout.write(f"failed: {name}: {why}\n        {Path(args.root) / 'logs' / name}.log\n")
     if result.interrupted:

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from ragen.studies.grid import StudyRun
 from ragen.studies.place import State
 from ragen.studies.runner import Progress as StudyProgress
+from ragen.wording import counted
 
 PLAIN_EVERY_S = 60.0
 
@@ -41,18 +42,18 @@ class StudyConsole:
         self._todo = sum(state in ("new", "begun") for state in states.values())
         counts = {what: sum(state == key for state in states.values()) for key, what in _WORDS.items()}
         told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        self.on_message(f"{told}; {workers} side by side, {threads} thread{'s' if threads > 1 else ''} each unless set")
+        self.on_message(f"{told}; {workers} side by side, {counted(threads, 'thread')} each unless set")
 
     def on_progress(self, progress: StudyProgress) -> None:
         """Move the bar, or say now and then how far it is."""
         left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
-        steps = f"{progress.done}/{progress.total} steps{left}"
+        steps = f"{progress.done}/{counted(progress.total, 'step')}{left}"
         if self._bar is not None and self._task is not None:
-            words = f"{self._ended}/{self._todo} runs"
+            words = f"{self._ended}/{counted(self._todo, 'run')}"
             self._bar.update(self._task, completed=progress.done, total=progress.total, description=words, steps=steps)
         elif time.monotonic() - self._spoke >= PLAIN_EVERY_S:
             self._spoke = time.monotonic()
-            self.on_message(f"  {self._ended}/{self._todo} runs, {steps}")
+            self.on_message(f"  {self._ended}/{counted(self._todo, 'run')}, {steps}")
 
     def on_end(self, run: StudyRun, what: str) -> None:
         """A line for each run that ends."""

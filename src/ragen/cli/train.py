@@ -3,10 +3,16 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
+from ragen.cli.early import check_training
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ragen.config import Config
 
 OVERRIDES: str | None = _ABOUT
 
@@ -29,26 +35,42 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(
             "say what to train: `ragen train PRESET_OR_FILE` (see `ragen presets`), or `ragen train --resume RUN`"
         )
-    from ragen.config import load_config
-    from ragen.envs import environment_factory
-    from ragen.models.names import local_model
-    from ragen.modules import load_plugins
-
     if args.resume is not None:
-        from ragen.runs.directory import find_run, stored_config
+        return _go_on(args, overrides)
+    from ragen.config import load_config
+    from ragen.models.hub import require_model
 
-        resume, label = find_run(args.resume), None
-        config = stored_config(resume, overrides)
-    else:
-        check_source(args.source)
-        resume, label = None, Path(args.source).stem
-        config = load_config(args.source, overrides)
-    load_plugins(config.plugins)  # one of them may register the environment
-    for env in (config.env, *({"name": name} for name in config.eval.also)):
-        environment_factory(env)  # a wrong name shows before torch is loaded
-    if resume is None:
-        local_model(config.model.name)  # likewise
-    from ragen.loops.train import train
+    check_source(args.source)
+    config = load_config(args.source, overrides)
+    check_training(config)
+    require_model(config.model.name)
+    return _train(config, args, label=Path(args.source).stem)
+
+
+def _go_on(args: argparse.Namespace, overrides: Sequence[str]) -> int:
+    """Go on with a run; what forbids it, and that nothing is left to do, is said before torch is loaded."""
+    from ragen.envs import find_environment
+    from ragen.loops.result import finished
+    from ragen.runs.directory import find_run, stored_config
+    from ragen.runs.resume import resumed
+
+    place = find_run(args.resume)
+    config = stored_config(place, overrides)
+    check_training(config)
+    with resumed(place, config.model_copy(update={"env": dict(find_environment(config.env).spec)})) as point:
+        done = finished(point)
+    if done is None:
+        return _train(config, args, resume=place)
+    from ragen.runs.listening import listening
+
+    with listening(quiet=args.quiet) as listener:
+        listener.on_end(done)
+    return 0
+
+
+def _train(config: "Config", args: argparse.Namespace, *, resume: Path | None = None, label: str | None = None) -> int:
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.loops.train import train
     from ragen.runs.interrupt import INTERRUPTED
     from ragen.runs.listening import listening
 

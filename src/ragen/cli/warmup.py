@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import writable
+from ragen.cli.early import check_training
 from ragen.cli.sources import check_source
+from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
 OVERRIDES: str | None = (
@@ -39,12 +41,14 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     out = writable("--out", args.out) if args.out else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out '{out}' exists and is not empty: choose another directory")
-    from ragen.models.names import local_model
+    from ragen.models.hub import require_model
 
-    local_model(config.model.name)  # a wrong name shows before torch is loaded
-    from ragen.loops.compose import build_world, world_of
-    from ragen.loops.plan import held_out_contents
-    from ragen.loops.warmup import starting_model
+    check_training(config)
+    require_model(config.model.name)
+    with doing(LOADING, quiet=args.quiet):
+        from ragen.loops.compose import build_world, world_of
+        from ragen.loops.plan import held_out_contents
+        from ragen.loops.warmup import starting_model
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet) as listener:

@@ -4,7 +4,12 @@ Ctrl-C ends it; the training is not touched. A finished run can be looked at as 
 """
 
 import argparse
+import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ragen.runs.directory import RunDirectory
 
 OVERRIDES: str | None = None
 PORT = 8808
@@ -23,7 +28,18 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.directory import RunDirectory, find_run
 
     path = find_run(args.run)
-    RunDirectory.open(path)  # a damaged run is said here rather than in the browser
+    run = RunDirectory.open(path)  # a damaged run is said here rather than in the browser
     with Watch(path, args.port) as server:
-        server.serve("Ctrl-C ends this; the run goes on")
+        server.serve(f"Ctrl-C ends this; {_state(run)}")
     return 0
+
+
+def _state(run: "RunDirectory") -> str:
+    """Whether the page will change, and where it will not, why and what to do instead."""
+    from ragen.runs.lock import writer
+    from ragen.runs.summary import ending
+
+    if writer(run.path) is not None:
+        return "the run goes on"
+    report = f"`ragen report {shlex.quote(str(run.path))}` writes it to a file"
+    return f"the run is not going on, and this page will not change: {report}. {ending(run, run.metrics())}"

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ragen.config.schema import Config
 
+ADVANTAGES = (
+    *("bi_level_gae", "dr_grpo", "gae", "gigpo", "grpo", "none", "pass_at_k", "reinforce", "reinforce_pp"),
+    *("reinforce_pp_baseline", "rloo", "turn_grpo", "vapo"),
+)
+LOSSES = ("cispo", "dpo", "gmpo", "gspo", "kto", "pg", "ppo_clip", "sft", "step_dpo")
+"""The rules that come with RAGEN: here, where torch is not loaded, only to be named."""
 COMPARING = ("dr_grpo", "gigpo", "grpo", "pass_at_k", "reinforce_pp_baseline", "rloo", "turn_grpo")
-"""The advantage rules that compare the members of a group: here, where torch is not loaded, only to be named."""
+"""The advantage rules that compare the members of a group."""
 
 
 def contradictions(config: "Config") -> Iterator[str]:

@@ -47,7 +47,9 @@ def load_config(source: str | Path | Mapping[str, Any], *overrides: Sequence[str
         raise ConfigError("\n".join(at_most(map(unknown, strangers[:MANY]), len(strangers), "unknown settings")))
     for key, value in flat.items():
         if isinstance(value, bool) and not is_bool(known[key].annotation) and key != "env":
-            raise ConfigError(f"setting '{key}' is {value}: true and false do not fit here ({known[key].description})")
+            raise ConfigError(
+                f"setting '{key}' is {str(value).lower()}: true and false do not fit here ({known[key].description})"
+            )
     return validated(Config, values)
 
 
@@ -55,6 +57,17 @@ def preset_names(environments: Iterable[str] = FAMILIES) -> list[str]:
     """The names of all presets for these environments."""
     parts = product(environments, METHODS, SIZES)
     return ["-".join(filter(None, part)) for part in parts]
+
+
+def sizes_of_families() -> dict[str, list[str]]:
+    """The environments that bring values of their own to a size, each with the sizes: ``FAMILIES`` and further ones."""
+    root = files("ragen.config") / "presets"
+    found: dict[str, list[str]] = {}
+    for size in SIZES[1:]:
+        for name in sorted(piece.name.removesuffix(".yaml") for piece in (root / size).iterdir()):
+            if name not in ("common", *METHODS):
+                found.setdefault(name, []).append(size)
+    return dict(sorted(found.items()))
 
 
 def preset_values(name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Every setting of a run, with the paper's values as defaults (arXiv 2504.20073; ``docs/settings.md`` maps the symbols)."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -38,6 +39,14 @@ class ModelConfig(Settings):
     )
     lora: LoraConfig = LoraConfig()
     trust_remote_code: bool = Field(False, description="run code that comes with the model")
+
+    @field_validator("device")
+    @classmethod
+    def _possible(cls, name: str) -> str:
+        """Whether the machine has the device is known once torch is loaded; whether there can be one, at once."""
+        if not re.fullmatch(r"auto|(?:cpu|cuda|mps)(?::\d+)?", name):
+            raise ValueError("it names no device: use one of these")
+        return name
 
 
 class RolloutConfig(Settings):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ragen.config.allowed import allowed, of_type
 from ragen.errors import ConfigError
 from ragen.registry import MANY, at_most, nearest
 
@@ -58,17 +59,42 @@ def _explain(cls: type[BaseModel], problem: Mapping[str, Any], prefix: str) -> s
     if problem["type"] == "extra_forbidden":
         parent = _descend(cls, path[:-1])
         return f"unknown setting '{key}': {nearest(path[-1], list(parent.model_fields))}"
-    message = str(problem["msg"]).removeprefix("Value error, ")
     if not path:
-        return message
-    if problem["type"] == "literal_error":
-        close = get_close_matches(str(problem["input"]), re.findall(r"'([^']*)'", str(problem["ctx"]["expected"])), n=1)
-        message += f"; did you mean '{close[0]}'?" if close else ""
+        return _message(problem)
+    kind = problem["type"]
+    if kind == "missing" and path[-1].isdigit():  # too short a list, which is what pydantic gives as the input
+        path, key, kind = path[:-1], key.rpartition(".")[0], "too_short"
     field = _descend(cls, path[:-1]).model_fields.get(path[-1])
     about = f" ({field.description})" if field is not None and field.description else ""
-    if problem["type"] == "missing":  # what pydantic gives as the input is everything around it
+    if kind == "missing":  # here the input is everything around it
         return f"setting '{key}' is missing{about}"
-    return f"setting '{key}' is {problem['input']!r}: {message}{about}"
+    return f"setting '{key}' is {_shown(problem['input'])}: {_message(problem, _takes(cls, path))}{about}"
+
+
+def _message(problem: Mapping[str, Any], takes: str = "") -> str:
+    """What is wrong: in a validator's own words, else by what the setting ``takes``, where that is known."""
+    kind = problem["type"]
+    if kind == "value_error" or not takes:
+        return str(problem["msg"]).removeprefix("Value error, ")
+    choices = re.findall(r"'([^']*)'", takes) if kind == "literal_error" else []
+    close = get_close_matches(str(problem["input"]), choices, n=1)
+    large = "too large; " if kind == "int_parsing_size" else ""
+    return f"{large}it must be {takes}" + (f"; did you mean '{close[0]}'?" if close else "")
+
+
+def _takes(cls: type[BaseModel], path: list[str]) -> str:
+    """What the setting at ``path`` takes, which may be an item of a list; empty where there are no words for it."""
+    field = _descend(cls, path[:-1]).model_fields.get(path[-1])
+    if field is not None:
+        return allowed(field)
+    within = _descend(cls, path[:-2]).model_fields.get(path[-2]) if len(path) > 1 and path[-1].isdigit() else None
+    items = typing.get_args(within.annotation) if within is not None else ()
+    return of_type(items[min(int(path[-1]), len(items) - 1) if Ellipsis not in items else 0]) if items else ""
+
+
+def _shown(value: Any) -> str:
+    """A value as it is written in YAML, as far as Python writes it otherwise."""
+    return {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else repr(value)
 
 
 def _descend(cls: type[BaseModel], path: list[str]) -> type[BaseModel]:

@@ -10,6 +10,7 @@ from ragen.episode import Group
 from ragen.errors import CheckpointError
 from ragen.learn.checkpoint import stored_extra
 from ragen.runs.events import read_trajectories, stored_trajectories, write_trajectories
+from ragen.wording import counted
 
 REPLAY = "replay.jsonl"
 
@@ -63,7 +64,7 @@ class Carried:
         if missing:
             raise ValueError(f"it lacks {', '.join(missing)}")
         if record["replay"] != len(replay):
-            raise ValueError(f"it names {record['replay']} groups to replay and holds {len(replay)}")
+            raise ValueError(f"it names {counted(record['replay'], 'group')} to replay and holds {len(replay)}")
         values: dict[str, Any] = {name: _frozen(record[name]) for name in names}
         return cls(**values | {"replay": tuple(replay)})
 

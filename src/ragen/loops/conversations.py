@@ -13,6 +13,7 @@ from ragen.rollout.segments import segments
 from ragen.runs.listener import Listener
 from ragen.text.chat import ChatRenderer
 from ragen.text.conversations import Conversation, read_conversations, refuse, vocabulary_digest
+from ragen.wording import counted
 
 
 def stored_conversations(data: str, listener: Listener) -> list[Conversation] | None:
@@ -21,7 +22,7 @@ def stored_conversations(data: str, listener: Listener) -> list[Conversation] | 
         return None
     conversations, empty = read_conversations(Path(data))
     if empty:
-        listener.on_message(f"warm-up: {empty} rows without messages (a context window dropped history) left out")
+        listener.on_message(f"warm-up: {counted(empty, 'row')} without messages (a context window dropped history) left out")
     return conversations
 
 
@@ -65,8 +66,11 @@ def conversation_rows(
     refuse(faults)
     counts = ", ".join(_left_out(seen, long, agent.max_context))
     if not rows:
-        raise ConfigError(f"of {len(conversations)} conversations of '{config.warmup.data}' none is left: {counts}")
-    told = f"warm-up: {len(rows)} conversations, {replies} replies, {exact} of them by their stored token ids"
+        raise ConfigError(
+            f"of {counted(len(conversations), 'conversation')} of '{config.warmup.data}' none is left: {counts}"
+        )
+    told = f"warm-up: {counted(len(rows), 'conversation')}, {counted(replies, 'reply', 'replies')}"
+    told += f", {exact} of them by their stored token ids"
     listener.on_message(f"{told}; left out: {counts}" if counts else told)
     return rows
 

@@ -26,6 +26,7 @@ from ragen.runs.events import StoredTrajectory
 from ragen.samplers.chat import ChatRequest, ChatSampler, ContextOverflow, EndpointFailure, Usage
 from ragen.samplers.endpoint import Endpoint
 from ragen.seeding import derive
+from ragen.wording import counted
 
 T = TypeVar("T")
 DOWN_AFTER = 2  # episodes without a reply in a row, times the concurrency, after which an endpoint counts as down
@@ -147,8 +148,8 @@ async def _play_all(
                 progress(1)
             if in_a_row >= DOWN_AFTER * concurrency:
                 raise EndpointFailure(
-                    f"the endpoint gave no reply in {in_a_row} episodes in a row; the last said: {episode.failure}. What "
-                    f"was played is kept in '{evaluation.path}': repeat the command to go on"
+                    f"the endpoint gave no reply in {counted(in_a_row, 'episode')} in a row; the last said: "
+                    f"{episode.failure}. What was played is kept in '{evaluation.path}': repeat the command to go on"
                 )
 
     workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(todo)))]
@@ -219,7 +220,7 @@ def _nothing_left(
         )
     if not any(fault.turns for fault in faults) and "prompt is too long" in faults[0].error:
         return ConfigError(faults[0].error)
-    return EnvironmentFault(f"all {len(faults)} episodes failed; the first said: {faults[0].error}")
+    return EnvironmentFault(f"all {counted(len(faults), 'episode')} failed; the first said: {faults[0].error}")
 
 
 def _told(
@@ -241,13 +242,13 @@ def _told(
 def _notes(told: Mapping[str, Any], failures: Sequence[str], endpoint: Endpoint) -> list[str]:
     again = f", {told['retries']} of them again" if told["retries"] else ""
     parts = [
-        f"endpoint: {told['requests']:,} requests{again}",
-        f"{told['prompt_tokens']:,} tokens sent, {told['completion_tokens']:,} sampled",
+        f"endpoint: {counted(told['requests'], 'request')}{again}",
+        f"{counted(told['prompt_tokens'], 'token')} sent, {told['completion_tokens']:,} sampled",
     ]
     if told["reasoning_tokens"]:
         parts.append(f"{told['reasoning_tokens']:,} of these reasoning")
     if told["untold"]:
-        parts.append(f"{told['untold']:,} answers told no token count")
+        parts.append(f"{counted(told['untold'], 'answer')} told no token count")
     if "cost" in told:
         parts.append(f"cost {told['cost']:.4g} at {endpoint.price_in:g} and {endpoint.price_out:g} a million tokens")
     said = [" · ".join(parts)]
@@ -255,7 +256,7 @@ def _notes(told: Mapping[str, Any], failures: Sequence[str], endpoint: Endpoint)
         said.append("replies: " + ", ".join(f"{count} {name}" for name, count in sorted(told["replies"].items())))
     if failures:
         said.append(
-            f"not counted: {len(failures)} episodes got no reply (repeat the command to play them again); "
+            f"not counted: {counted(len(failures), 'episode')} got no reply (repeat the command to play them again); "
             f"the first said: {failures[0]}"
         )
     return said

@@ -21,6 +21,7 @@ from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.interrupt import Interrupt
 from ragen.runs.listener import Listener
 from ragen.seeding import derive, generator
+from ragen.wording import counted
 
 SAVE_EVERY_S = 600.0  # what a kill loses at most, in seconds of work
 
@@ -40,7 +41,8 @@ def fine_tune(
     kept = Checkpoints(unfinished, keep=1)
     done = _restore(kept, policy, optimizer)
     if done:
-        listener.on_message(f"warm-up: goes on after {done} of {len(batches)} batches, kept when it was interrupted")
+        said = f"{done} of {counted(len(batches), 'batch', 'batches')}"
+        listener.on_message(f"warm-up: goes on after {said}, kept when it was interrupted")
     listener.on_phase("warm-up", len(batches) - done)
     losses: list[float] = []
     saved = time.monotonic()
@@ -54,13 +56,12 @@ def fine_tune(
                 kept.save(done, lambda place: save_state(place, policy, optimizer, agent.tokenizer, {}))
                 saved = time.monotonic()
             if interrupt():
-                listener.on_message(
-                    f"warm-up: {done} of {len(batches)} batches are done and kept; the same settings go on from there"
-                )
+                said = f"{done} of {counted(len(batches), 'batch', 'batches')}"
+                listener.on_message(f"warm-up: {said} done and kept; the same settings go on from there")
                 raise KeyboardInterrupt
     if losses:
         listener.on_message(
-            f"warm-up: loss {losses[0]:.3f} → {np.mean(losses[-3:]):.3f} nats a token, {optimizer.steps} steps"
+            f"warm-up: loss {losses[0]:.3f} → {np.mean(losses[-3:]):.3f} nats a token, {counted(optimizer.steps, 'step')}"
         )
     save_model(agent.model, agent.tokenizer, folder)
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -13,7 +13,8 @@ from ragen.metrics.echo_trap import Signals, TrapSettings, flat_steps
 from ragen.runs.checkpoints import verify
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
-from ragen.runs.summary import ECHO_TRAP, rollback_count, signals
+from ragen.runs.summary import ECHO_TRAP, signals
+from ragen.wording import counted
 
 SHOWN = (("success", "rollout/success"), ("valid format", "rollout/valid_format"))
 
@@ -52,7 +53,7 @@ class Guard:
             return Verdict(found, messages)
         why = f"{ECHO_TRAP} at step {step}"
         if action == "rollback" and self._rollbacks >= self._trap.max_rollbacks:
-            why += f", after {rollback_count(self._rollbacks)}"
+            why += f", after {counted(self._rollbacks, 'rollback')}"
         elif action == "rollback":
             target = self._target(step - 2 * self._trap.window)
             if target is not None:
@@ -91,7 +92,7 @@ def flat_message(steps: int, metrics: Mapping[str, float]) -> str:
     """What is said of ``steps`` steps in a row without any group whose returns differed."""
     told = [f"{name} {metrics[key]:.3f}" for name, key in SHOWN if math.isfinite(metrics.get(key, math.nan))]
     return (
-        f"in none of the last {steps} steps did the returns of any group differ ({', '.join(told)}): "
+        f"in none of the last {counted(steps, 'step')} did the returns of any group differ ({', '.join(told)}): "
         "there is hardly anything to learn from; docs/collapse.md"
     )
 
@@ -114,8 +115,8 @@ def announced(config: Config, kept: Sequence[int], start: int) -> Iterator[str]:
         closer = math.ceil((back - 1) / (run.keep - 1))
         remedy = f"; run.checkpoint_every {closer} would keep closer ones" if closer < run.checkpoint_every else ""
         yield (
-            f"Echo Trap: a rollback goes to the newest checkpoint at least {back} steps before the warning, one is made "
-            f"every {run.checkpoint_every} steps: {when} {does}{remedy}"
+            f"Echo Trap: a rollback goes to the newest checkpoint at least {counted(back, 'step')} before the warning, one "
+            f"is made every {counted(run.checkpoint_every, 'step')}: {when} {does}{remedy}"
         )
 
 

@@ -7,6 +7,7 @@ from ragen.algos.losses import losses
 from ragen.algos.losses.base import PolicyLoss
 from ragen.config.schema import Config, LossConfig
 from ragen.loops.requirements import other_defaults
+from ragen.wording import counted
 
 PAIRED, JUDGED = {"trajectory_pairs", "turn_pairs"}, {"labels", "chosen"}
 
@@ -80,6 +81,6 @@ def _mixture_problems(config: Config, rule: PolicyLoss) -> Iterator[str]:
     steps = math.ceil((groups + replayed) * config.rollout.members / config.optim.trajectories)
     if loss.sft_demonstrations < steps:
         yield (
-            f"loss.sft_demonstrations is {loss.sft_demonstrations}, but a pass has up to {steps} optimiser steps and each "
-            f"takes some: set it to {steps} or more, or raise optim.trajectories"
+            f"loss.sft_demonstrations is {loss.sft_demonstrations}, but a pass has up to "
+            f"{counted(steps, 'optimiser step')} and each takes some: set it to {steps} or more, or raise optim.trajectories"
         )

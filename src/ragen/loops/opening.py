@@ -25,6 +25,7 @@ from ragen.rollout.instances import check_first_prompt
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
 from ragen.runs.resume import ResumePoint
+from ragen.wording import counted
 
 LORA_WIDTH = 30  # in + out widths of a layer's linear maps, in hidden sizes: about what a Llama-type layer has
 
@@ -46,7 +47,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     _check_first_prompts(plan, agent)
     threads = torch.get_num_threads()
     dtype = str(agent.dtype).removeprefix("torch.")
-    listener.on_message(f"device {agent.device} · {dtype} · {threads} thread{'s' if threads > 1 else ''}")
+    listener.on_message(f"device {agent.device} · {dtype} · {counted(threads, 'thread')}")
     policy = _policy(agent, config, estimator)
     reference = Reference(policy) if needs_reference(config) else None
     optimizer = build_optimizer(policy, after_rollbacks(config, carried.rollbacks))

@@ -22,6 +22,7 @@ from ragen.rollout.pool import visited
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.rollout.shaping import Shaping
 from ragen.runs.trackers import require_trackers
+from ragen.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,9 @@ def check_held_out(plan: Plan, trained: Config, carried: Carried, steps: int) ->
     shown = [spec for step in range(steps) for spec in mixed_specs(trained, plan.world.name, step)]
     seen |= (contents(plan.world.make, shown) - before) & plan.held_out
     if seen:
+        some = f"{counted(len(seen), 'evaluation instance')} {'is' if len(seen) == 1 else 'are'}"
         raise CheckpointError(
             f"with eval.episodes {plan.config.eval.episodes}, eval.seed {plan.config.eval.seed} and eval.also "
-            f"{list(plan.config.eval.also)} {len(seen)} evaluation instances are among those the run has trained on: keep "
-            "the run's own, or evaluate other instances without going on (ragen eval RUN --seed S)"
+            f"{list(plan.config.eval.also)} {some} among those the run has trained on: keep the run's own, or "
+            "evaluate other instances without going on (ragen eval RUN --seed S)"
         )

@@ -2,13 +2,12 @@
 
 import time
 
-from ragen.errors import CheckpointError
 from ragen.loops.compose import World
 from ragen.loops.evaluate import evaluate_agent
+from ragen.loops.result import stored_report
 from ragen.loops.session import Session
 from ragen.metrics.evaluation import EvalReport
 from ragen.models.allocator import trim
-from ragen.runs.directory import RunDirectory
 from ragen.runs.interrupt import Interrupt, StepAbandoned
 from ragen.runs.listener import Listener
 
@@ -41,17 +40,3 @@ def _evaluate(s: Session, world: World, name: str, step: int, listener: Listener
     s.run.write_eval(name, step, {"seconds": time.perf_counter() - started, **report.to_dict()})
     listener.on_eval(name, report)
     return report
-
-
-def stored_report(run: RunDirectory, name: str, step: int) -> EvalReport | None:
-    """An evaluation made after ``step`` steps, where it has been made, and with the present settings."""
-    found = run.evaluations().get(name)
-    if found is None or found["step"] != step:
-        return None
-    try:
-        report = EvalReport.from_dict(found)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"eval/{name}.json of '{run.path}' is damaged ({error!r}): remove it") from None
-    wanted = run.config.eval
-    same = (report.samples, report.temperature, report.seed) == (wanted.samples, wanted.temperature, wanted.seed)
-    return report if same and (report.episodes == wanted.episodes or report.errors) else None

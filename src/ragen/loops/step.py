@@ -27,6 +27,7 @@ from ragen.metrics.rollout import rollout_metrics
 from ragen.models.allocator import trim
 from ragen.rollout.collect import Collection
 from ragen.runs.interrupt import Interrupt
+from ragen.wording import counted
 
 TurnAdvantages = dict[tuple[int, int], tuple[float, ...]]
 
@@ -92,7 +93,8 @@ def worth_a_line(gathered: Gathered, after: Carried, metrics: Mapping[str, float
         yield f"{taught}: every group flat; valid format {metrics.get('rollout/valid_format', math.nan):.3f}"
     if errors := len(collection.errors):
         first = " ".join(collection.errors[0].error.split())
-        yield f"{errors} of {errors + len(collection.trajectories)} episodes lost to errors; the first said: {first}"
+        played = counted(errors + len(collection.trajectories), "episode")
+        yield f"{errors} of {played} lost to errors; the first said: {first}"
     if after.stage > gathered.carried.stage:
         yield f"curriculum: stage {after.stage + 1} from the next step on; success {metrics['rollout/success']:.3f}"
 

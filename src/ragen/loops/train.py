@@ -5,7 +5,6 @@ One step is in ``loops/step.py``. What the loop needs is put together in ``loops
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ragen.config.schema import Config
@@ -16,36 +15,17 @@ from ragen.loops.curriculum import stages_without_end
 from ragen.loops.guard import Guard, announced, naming_the_checkpoint, roll_back
 from ragen.loops.opening import open_session
 from ragen.loops.plan import plan_session, with_environment
-from ragen.loops.run_evaluations import evaluate_all, stored_report
+from ragen.loops.result import TrainResult, evaluated, finished, stored_report
+from ragen.loops.run_evaluations import evaluate_all
 from ragen.loops.session import Session
 from ragen.loops.step import train_step
-from ragen.metrics.echo_trap import NOTHING, Signals
-from ragen.metrics.evaluation import EvalReport
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import RunDirectory, claimed_place
 from ragen.runs.interrupt import INTERRUPTED, Interrupt, StepAbandoned
 from ragen.runs.listener import Listener, Silent
-from ragen.runs.resume import ResumePoint, left_behind, resumed
+from ragen.runs.resume import left_behind, resumed
 from ragen.runs.summary import DONE, FAILED
-
-
-@dataclass(frozen=True, slots=True)
-class TrainResult:
-    """What a run came to: its directory, the steps done of those ``planned``, why it stopped, evaluations before and after
-    (None: not made), the metrics of the steps made now, what the Echo-Trap detector saw, from which step to which it was
-    rolled back, and how many of the last steps in a row taught hardly anything (``Guard.flat``).
-    """
-
-    run: Path
-    steps: int
-    planned: int
-    stopped: str
-    before: EvalReport | None
-    after: EvalReport | None
-    history: tuple[Mapping[str, float], ...]
-    signals: Signals = NOTHING
-    rollbacks: tuple[tuple[int, int], ...] = ()
-    flat: int = 0
+from ragen.wording import counted
 
 
 def train(
@@ -84,26 +64,6 @@ def _telling(place: Path, listener: Listener) -> Iterator[None]:
     except KeyboardInterrupt:
         listener.on_message(left_behind(place))
         raise
-
-
-def finished(point: ResumePoint) -> TrainResult | None:
-    """The result of a run that has nothing left to do, steps and evaluations."""
-    run, config = point.run, point.run.config
-    if point.step < config.steps or not _evaluated(run, point.step):
-        return None
-    before, after = stored_report(run, "before", 0), stored_report(run, _last_evaluation(point.step), point.step)
-    return TrainResult(run.path, point.step, config.steps, DONE, before, after, (), rollbacks=run.rollbacks())
-
-
-def _evaluated(run: RunDirectory, done: int) -> bool:
-    """Whether every evaluation is there that is due after the last step."""
-    wanted, name = run.config.eval, _last_evaluation(done)
-    names = (name, *(f"{name}-{other}" for other in wanted.also)) if wanted.episodes else ()
-    return all(stored_report(run, each, done) is not None for each in names)
-
-
-def _last_evaluation(done: int) -> str:
-    return "after" if done else "before"
 
 
 def _run(session: Session, listener: Listener) -> TrainResult:
@@ -166,7 +126,7 @@ def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainR
     if done not in run.checkpoints.steps():
         session.checkpoint(done, carried)
     after = evaluate_all(session, "after", done, listener, interrupt) if config.steps else before
-    if interrupt() and (done < config.steps or not _evaluated(run, done)):
+    if interrupt() and (done < config.steps or not evaluated(run, done)):
         reason = INTERRUPTED
     reason = reason or DONE
     made = tuple(history.values())
@@ -185,7 +145,7 @@ def flat_reason(config: Config, carried: Carried) -> str:
     """Why a run ends whose groups were all flat for too long; "" for one that goes on."""
     if carried.flat_in_row < config.filter.max_flat_steps:
         return ""
-    return f"stopped: every group was flat {carried.flat_in_row} steps in a row, nothing is left to learn from"
+    return f"stopped: every group was flat {counted(carried.flat_in_row, 'step')} in a row, nothing is left to learn from"
 
 
 def _evaluation_due(config: Config, done: int) -> bool:

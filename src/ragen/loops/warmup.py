@@ -21,6 +21,7 @@ from ragen.models.allocator import trim
 from ragen.models.resolve import resolve_model
 from ragen.rollout.demonstrations import demonstration_specs, optimal_player, random_player
 from ragen.runs.listener import Listener
+from ragen.wording import counted
 
 VERSION = 1  # raise it when the same settings would give other weights
 
@@ -45,7 +46,9 @@ def warm_up(config: Config, world: World, held_out: frozenset[str], path: Path, 
         rows, faults = demonstration_rows(config, world, held_out, agent)
         if faults:
             count = config.warmup.demonstrations
-            listener.on_message(f"warm-up: {len(faults)} of {count} demonstrations failed, left out; the first: {faults[0]}")
+            listener.on_message(
+                f"warm-up: {len(faults)} of {counted(count, 'demonstration')} failed, left out; the first: {faults[0]}"
+            )
     target = cache_dir() / "warmups" / _key(config, path, agent, rows)
     if is_made(target):
         listener.on_message(f"warm-up: found in the cache ({target.name})")
@@ -70,8 +73,9 @@ def demonstration_rows(
         raise EnvironmentFault(f"every demonstration of '{world.name}' failed; the first said: {faults[0]}")
     if not rows:
         raise ConfigError(
-            f"all {config.warmup.demonstrations} demonstrations of '{world.name}' are instances of the evaluation set: "
-            "lower eval.episodes, raise warmup.demonstrations, or choose settings with more different instances"
+            f"each of {counted(config.warmup.demonstrations, 'demonstration')} of '{world.name}' is an instance of the "
+            "evaluation set: lower eval.episodes, raise warmup.demonstrations, or choose settings with more different "
+            "instances"
         )
     return rows, faults
 

@@ -16,6 +16,7 @@ from ragen.report.drawing import drawing_of
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import writer
 from ragen.runs.summary import ending, eval_points, method_name, signals
+from ragen.wording import counted
 
 Fact = tuple[str, str]
 Rows = Sequence[Mapping[str, Any]]
@@ -161,15 +162,17 @@ def _setting_facts(config: Config) -> Iterator[Fact]:
     lora = f", LoRA rank {config.model.lora.rank}" if config.model.lora.rank else ""
     yield "model", config.model.name + lora
     yield "method", method_name(config)
-    yield "batch", f"{rollout.groups} groups × {rollout.members} members a step, {config.steps} steps"
+    groups, members = counted(rollout.groups, "group"), counted(rollout.members, "member")
+    yield "batch", f"{groups} × {members} a step, {counted(config.steps, 'step')}"
     yield "filter", "none" if chosen.strategy == "none" else f"{chosen.strategy} {chosen.value:g} by {chosen.metric}"
     clip = f", clip {config.loss.clip_low:g} / {config.loss.clip_high:g}, KL {config.loss.kl_coef:g}"
     yield "loss", config.loss.name + clip
     yield (
         "learning rate",
-        f"{optim.learning_rate:g}, {optim.online_k} pass(es), {optim.trajectories} trajectories a mini-batch",
+        f"{optim.learning_rate:g}, {counted(optim.online_k, 'pass', 'passes')}, "
+        f"{counted(optim.trajectories, 'trajectory', 'trajectories')} a mini-batch",
     )
-    yield "sampling", f"T = {rollout.temperature:g}, at most {rollout.max_new_tokens} tokens a turn"
+    yield "sampling", f"T = {rollout.temperature:g}, at most {counted(rollout.max_new_tokens, 'token')} a turn"
     yield "warm-up", config.warmup.data
     yield "seed", str(config.seed)
 
@@ -181,9 +184,10 @@ def _origin_facts(starts: Sequence[Any]) -> Iterator[Fact]:
     last = starts[-1]
     if last.get("cpu"):
         memory = f", {last['memory_bytes'] / 1e9:.1f} GB" if isinstance(last.get("memory_bytes"), int) else ""
-        yield "machine", f"{last['cpu']}, {last.get('logical_cores')} logical cores{memory}"
+        cores = f", {counted(last['logical_cores'], 'logical core')}" if isinstance(last.get("logical_cores"), int) else ""
+        yield "machine", f"{last['cpu']}{cores}{memory}"
     used = [str(last[key]) for key in ("device", "dtype") if last.get(key)]
-    used += [f"{last['threads']} threads"] if last.get("threads") else []
+    used += [counted(last["threads"], "thread")] if last.get("threads") else []
     if used:
         yield "computed on", ", ".join(used)
     versions = last.get("versions") or {}

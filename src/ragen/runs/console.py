@@ -17,7 +17,8 @@ from ragen.envs.locate import shown
 from ragen.metrics.curves import WINDOW
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
-from ragen.runs.summary import ECHO_TRAP, paper_name, rollback_count
+from ragen.runs.summary import ECHO_TRAP, paper_name
+from ragen.wording import counted
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
@@ -63,7 +64,7 @@ def start_lines(config: Config, run_dir: Path | None) -> list[str]:
         config.model.name,
         f"{paper_name(config)} ({how})",
         f"P × G = {rollout.groups} × {rollout.members}",
-        f"{config.steps} steps",
+        counted(config.steps, "step"),
         f"learning rate {optim.learning_rate:g}",
         f"seed {config.seed}",
     ]
@@ -88,7 +89,7 @@ def eval_lines(name: str, report: Any) -> list[str]:
     if report.pass_at_k is not None:
         told.append(f"pass@{report.samples} {report.pass_at_k:.3f}")
     if report.errors:
-        told.append(f"{report.errors} episodes lost to errors")
+        told.append(f"{counted(report.errors, 'episode')} lost to errors")
     beside = [
         f"{who} {score.success:.3f} [{score.interval[0]:.3f}, {score.interval[1]:.3f}]"
         for who, score in report.players.items()
@@ -110,14 +111,13 @@ def end_lines(result: Any) -> list[str]:
         lines.append(f"success before {_rate(result.before)} → after {_rate(result.after)}")
     if result.rollbacks:
         steps = ", ".join(f"from step {at} to {to}" for at, to in result.rollbacks)
-        lines.append(f"{rollback_count(len(result.rollbacks))}, {steps} ({result.run}/rollbacks)")
+        lines.append(f"{counted(len(result.rollbacks), 'rollback')}, {steps} ({result.run}/rollbacks)")
     seen = {"early warning": result.signals.warning, "spike": result.signals.spike, "collapse": result.signals.collapsed}
     given = [f"{name} at step {step}" for name, step in seen.items() if step is not None]
     lines += [f"Echo Trap: {', '.join(given)} (docs/collapse.md)"] if given else []
     if result.flat >= WINDOW:
-        lines.append(
-            f"in none of the last {result.flat} steps did the returns of any group differ: they taught hardly anything"
-        )
+        last = counted(result.flat, "step")
+        lines.append(f"in none of the last {last} did the returns of any group differ: they taught hardly anything")
     lines.append(f"run: {result.run}")
     if result.steps:
         lines.append(f"look:   ragen show {result.run}   (in a browser: ragen report {result.run})")

@@ -40,6 +40,7 @@ from ragen.runs.events import (
 from ragen.runs.lock import LOCK, locked
 from ragen.runs.provenance import provenance
 from ragen.runs.trackers import TRAINING, Point, Trackers, evaluation_point
+from ragen.wording import counted
 
 _STEP_FILE = re.compile(r"^step-(\d+)\.jsonl?$")
 
@@ -163,10 +164,10 @@ class RunDirectory:
         recorded = {row["step"] for row in self.metrics()}
         if missing := [step for step in range(1, done + 1) if step not in recorded]:
             raise CheckpointError(
-                f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {done} steps done ({_ranges(missing)}): it "
-                "was emptied, cut or moved away, and going on would leave curves and warnings without them. Put the file "
-                f"back from a copy, or start a new run from the weights: ragen train {self.path}/config.yaml --run.name "
-                f"OTHER --model {self.checkpoints.path(done)} --warmup.data none"
+                f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {counted(done, 'step')} done "
+                f"({_ranges(missing)}): it was emptied, cut or moved away, and going on would leave curves and warnings "
+                "without them. Put the file back from a copy, or start a new run from the weights: ragen train "
+                f"{self.path}/config.yaml --run.name OTHER --model {self.checkpoints.path(done)} --warmup.data none"
             )
         self.starts()
         self.evaluations()
@@ -220,10 +221,10 @@ def find_run(path: str | Path, root: str | Path = "runs") -> Path:
         with suppress(OSError):  # for example a name that is too long for one
             if (candidate / "config.yaml").is_file():
                 return candidate
-    raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {_likely_runs(Path(path), Path(root))}")
+    raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {likely_runs(Path(path), Path(root))}")
 
 
-def _likely_runs(path: Path, root: Path) -> str:
+def likely_runs(path: Path, root: Path) -> str:
     """What may have been meant: the run around a path, a run in a folder of runs, or the nearest names under ``root``."""
     with suppress(OSError):
         bare = next((folder for folder in (path, root / path) if (folder / "checkpoints").is_dir()), None)
@@ -233,7 +234,8 @@ def _likely_runs(path: Path, root: Path) -> str:
         if inside is not None:
             return f"it is inside the run '{inside}': give that"
         if path.is_dir() and (held := _runs_in(path)):
-            return f"it holds {len(held)} runs: give one of them, such as {path / max(held)} (`ragen runs {path}` lists all)"
+            holds = f"it holds {counted(len(held), 'run')}"
+            return f"{holds}: give one of them, such as {path / max(held)} (`ragen runs {path}` lists all)"
     known = _runs_in(root)
     if not known:
         return f"there are no runs in '{root}'"

@@ -17,6 +17,7 @@ from ragen.runs.directory import checked_name
 from ragen.runs.disk import clean_temporary, clear_disk_errors, read_json, write_text
 from ragen.runs.events import StoredTrajectory, append_line, plain, read_lines, restored, to_line, trajectory_record
 from ragen.runs.lock import locked
+from ragen.wording import counted
 
 CONFIG, EPISODES, REPORT = "config.json", "episodes.jsonl", "report.json"
 
@@ -87,6 +88,12 @@ class EvaluationDirectory:
             self.path / EPISODES,
             {**record, "usage": episode.usage, "notes": episode.notes, "failure": episode.failure},
         )
+
+    def kept(self, planned: int) -> str:
+        """What is there of an evaluation of so many episodes that was stopped, and how it goes on."""
+        played = {episode.place for episode in self.episodes() if not episode.failure}
+        episodes = f"{len(played)} of {counted(planned, 'episode')}"
+        return f"kept in {self.path} are {episodes}; the same command goes on with the others"
 
     def write_report(self, report: Mapping[str, Any]) -> None:
         """Store the report."""

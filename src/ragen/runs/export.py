@@ -21,6 +21,7 @@ from ragen.runs.disk import whole_file
 from ragen.runs.events import StoredTrajectory, to_line
 from ragen.runs.tokens import BROKEN, Decode
 from ragen.text.parser import THINK
+from ragen.wording import counted
 
 SPEAKERS = {"user": "human", "assistant": "gpt"}
 OPENING = 16  # ids at the end of a prompt in which ``<think>`` would stand
@@ -40,18 +41,20 @@ class Tally:
     def notes(self) -> Iterator[str]:
         """What a reader of the file must know."""
         if self.lost:
-            yield f"{self.lost} episodes lost to an error of the environment, or without a sampled token, left out"
+            lost = counted(self.lost, "episode")
+            yield f"{lost} lost to an error of the environment, or without a sampled token, left out"
         if self.without_messages:
             yield (
-                f"{self.without_messages} rows begin behind history that rollout.context 'window' dropped: they have no "
-                "messages (in Parquet: token ids only; not in ShareGPT)"
+                f"{counted(self.without_messages, 'row')} without messages, behind history that rollout.context 'window' "
+                "dropped (in Parquet: token ids only; not in ShareGPT)"
             )
         if self.surrogates:
-            yield f"{self.surrogates} messages hold lone surrogates, which are no text: '?' in the file, as for the policy"
+            held = counted(self.surrogates, "message")
+            yield f"{held} with lone surrogates, which are no text: '?' in the file, as for the policy"
         if self.broken:
             yield (
-                f"{self.broken} of {self.replies} replies hold bytes that are no UTF-8: U+FFFD in their text; "
-                "reply_token_ids has them exactly"
+                f"{self.broken} of {counted(self.replies, 'reply', 'replies')} with bytes that are no UTF-8: U+FFFD in the "
+                "text; reply_token_ids has them exactly"
             )
 
 

@@ -30,7 +30,7 @@ class Listener(Protocol):
         """Something worth a line."""
 
     def on_end(self, result: Any) -> None:
-        """The run is over (``ragen.loops.train.TrainResult``)."""
+        """The run is over (``ragen.loops.result.TrainResult``)."""
 
 
 class Silent:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from ragen.config.schema import Config
-from ragen.errors import CheckpointError, ConfigError, ModelError, reason
+from ragen.errors import ConfigError, ModelError, reason
+from ragen.models.hub import require_model
 from ragen.models.names import MADE, local_model
-from ragen.runs.directory import RunDirectory, find_run
+from ragen.runs.directory import RunDirectory, likely_runs
 
 
 def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Config | None]:
@@ -15,11 +16,8 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
     """
     path = checked_path("the model", model)
     check_model(model, root)  # what can be nothing needs no torch to be refused
-    if (home := _run_at(path, Path(root))) is not None:
-        run = RunDirectory.open(home)
-        return run.checkpoints.latest(), run.config
-    if (home := _run_of_checkpoint(path)) is not None:
-        return path, RunDirectory.open(home).config
+    if (found := _of_a_run(path, Path(root))) is not None:
+        return found
     from ragen.models.resolve import resolve_model
 
     try:
@@ -28,6 +26,21 @@ def find_model(model: str | Path, root: str | Path = "runs") -> tuple[Path, Conf
         if model in MADE:
             raise
         raise _neither(error, path, Path(root)) from None
+
+
+def known_model(model: str | Path, root: str | Path = "runs") -> Config | None:
+    """The config that ``find_model`` gives, without loading torch: nothing is made, and of a hub's model little fetched.
+
+    Raises what ``find_model`` raises for a name that stands for nothing, here and on the hub.
+    """
+    check_model(model, root)
+    if (found := _of_a_run(Path(model), Path(root))) is not None:
+        return found[1]
+    try:
+        require_model(str(model))
+    except ModelError as error:
+        raise _neither(error, Path(model), Path(root)) from None
+    return None
 
 
 def check_model(model: str | Path, root: str | Path = "runs") -> None:
@@ -43,14 +56,14 @@ def check_model(model: str | Path, root: str | Path = "runs") -> None:
         return
     if is_folder:
         raise ModelError(
-            f"'{model}' is a directory without a model (no config.json); nor is it a run: {_near_run(path, runs)}"
+            f"'{model}' is a directory without a model (no config.json); nor is it a run: {likely_runs(path, runs)}"
         )
     try:
         local_model(str(model))
     except ModelError as error:
         raise _neither(error, path, runs) from None
     if beside_runs:  # 'runs/NAME' reads like a name of the hub
-        raise ModelError(f"model '{model}' is not a directory; nor is it a run: {_near_run(path, runs)}")
+        raise ModelError(f"model '{model}' is not a directory; nor is it a run: {likely_runs(path, runs)}")
 
 
 def checked_path(what: str, value: object) -> Path:
@@ -58,6 +71,15 @@ def checked_path(what: str, value: object) -> Path:
     if not isinstance(value, str | Path) or not str(value).strip():
         raise ConfigError(f"{what} is {value!r}: give the path or the name of a run or model, such as 'runs/NAME'")
     return Path(value)
+
+
+def _of_a_run(path: Path, root: Path) -> tuple[Path, Config] | None:
+    """The model and the config of the run that ``path`` is, whose checkpoints it holds, or one of whose it is."""
+    if (home := _run_at(path, root)) is not None:
+        run = RunDirectory.open(home)
+        return run.checkpoints.latest(), run.config
+    home = _run_of_checkpoint(path)
+    return None if home is None else (path, RunDirectory.open(home).config)
 
 
 def _run_at(path: Path, root: Path) -> Path | None:
@@ -75,11 +97,4 @@ def _run_of_checkpoint(path: Path) -> Path | None:
 
 
 def _neither(error: ModelError, path: Path, root: Path) -> ModelError:
-    return ModelError(f"{error}; nor is it a run: {_near_run(path, root)}")
-
-
-def _near_run(path: Path, root: Path) -> str:
-    try:
-        return str(find_run(path, root))
-    except CheckpointError as error:
-        return str(error)
+    return ModelError(f"{error}; nor is it a run: {likely_runs(path, root)}")

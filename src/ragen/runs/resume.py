@@ -12,6 +12,7 @@ from ragen.errors import CheckpointError, ConfigError
 from ragen.runs.directory import RunDirectory
 from ragen.runs.disk import write_text
 from ragen.runs.lock import locked
+from ragen.wording import counted
 
 # a resumed run may change these sections and settings: what was trained so far does not depend on them
 FREE_SETTINGS = (
@@ -67,8 +68,8 @@ def resumed(path: str | Path, config: Config) -> Iterator[ResumePoint]:
         _check_same(trained, run.config, run.path)
         if run.config.steps < step:
             raise CheckpointError(
-                f"'{run.path}' has done {step} steps, and steps is {run.config.steps}: give --steps {step} or more, or "
-                f"evaluate it as it is (ragen eval {run.path})"
+                f"'{run.path}' has done {counted(step, 'step')}, and steps is {run.config.steps}: give --steps {step} or "
+                f"more, or evaluate it as it is (ragen eval {run.path})"
             )
         run.check(step)
         yield ResumePoint(run, checkpoint, step, trained)

@@ -44,11 +44,6 @@ def method_name(config: Config) -> str:
     return f"{paper_name(config)} ({config.advantage.name})"
 
 
-def rollback_count(rollbacks: int) -> str:
-    """How many, as words."""
-    return f"{rollbacks} rollback{'' if rollbacks == 1 else 's'}"
-
-
 def eval_points(run: RunDirectory) -> list[EvalPoint]:
     """The evaluations before, after and between the steps, by step. Raises CheckpointError for a damaged file."""
     last = max((int(row["step"]) for row in run.metrics()), default=0)

@@ -11,6 +11,7 @@ from ragen.studies.grid import Plan, StudyRun, command, settings_of
 from ragen.studies.outcomes import Record
 from ragen.studies.references import references
 from ragen.studies.summary import Interval, Row
+from ragen.wording import counted
 
 Table = list[list[str]]
 INTERVALS = (
@@ -103,7 +104,7 @@ def _directories(plan: Plan, records: Mapping[str, Record]) -> Table:
 def _directory(run: StudyRun, record: Record) -> str:
     """The run's name, and how many steps it did where it ended early (every group flat)."""
     early = len(record.steps) < run.config.steps
-    return run.name + (f" ({len(record.steps)} of {run.config.steps} steps)" if early else "")
+    return run.name + (f" ({len(record.steps)} of {counted(run.config.steps, 'step')})" if early else "")
 
 
 def _origin(origins: Sequence[Mapping[str, Any]]) -> str:

@@ -15,6 +15,7 @@ from ragen.loops.plan import fitting
 from ragen.runs.interrupt import Interrupt, StepAbandoned
 from ragen.studies.grid import Plan, StudyRun
 from ragen.studies.place import Place, State
+from ragen.wording import counted
 
 POLL_S = 0.5
 
@@ -202,7 +203,8 @@ class _Pool:
             if status == 0:
                 self.finished.append(name)
                 steps, planned = self.place.steps_done(run), run.config.steps
-                self.listener.on_end(run, "done" if steps >= planned else f"done, ended after {steps} of {planned} steps")
+                early = f", ended after {steps} of {counted(planned, 'step')}" if steps < planned else ""
+                self.listener.on_end(run, f"done{early}")
             elif self.told:
                 self.listener.on_end(run, "interrupted")
             else:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ragen.algos.credit import Credit
-from ragen.algos.rule import OWN, Rule, is_rule, registered
-from ragen.registry import Registry
+from ragen.algos.rule import Rule, is_rule, registered
+from ragen.registry import OWN_RULE, Registry
 
 F = TypeVar("F", bound=Callable[..., Credit])
 
@@ -19,7 +19,7 @@ keyword only. Nothing off the mask is looked at. The result is on the device of 
 
 KL_IN_REWARD = "kl_in_reward"  # the trait of a rule whose rewards may contain a KL term a token
 
-advantages: Registry[AdvantageEstimator] = Registry("advantage", own=OWN, fits=is_rule)
+advantages: Registry[AdvantageEstimator] = Registry("advantage", own=OWN_RULE, fits=is_rule)
 
 
 def register_advantage(name: str, *traits: str) -> Callable[[F], F]:

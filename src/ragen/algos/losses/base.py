@@ -7,8 +7,8 @@ from typing import TypeVar
 from torch import Tensor
 
 from ragen.algos.reduce import Mean
-from ragen.algos.rule import OWN, Rule, is_rule, registered
-from ragen.registry import Registry
+from ragen.algos.rule import Rule, is_rule, registered
+from ragen.registry import OWN_RULE, Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ Arrays of another shape: ``trajectory_pairs``, ``turn_pairs`` (Q, 2): numbers of
 estimator.
 """
 
-losses: Registry[PolicyLoss] = Registry("loss", plural="losses", own=OWN, fits=is_rule)
+losses: Registry[PolicyLoss] = Registry("loss", plural="losses", own=OWN_RULE, fits=is_rule)
 
 
 def register_loss(name: str) -> Callable[[F], F]:

@@ -1,0 +1,21 @@
+"""How numbers and choices are put into the words that a person reads."""
+
+from collections.abc import Sequence
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, which is singular where the number is one; ``plural`` where it is not ``noun`` with an s.
+
+    >>> counted(1, "step"), counted(12_000, "step"), counted(2, "trajectory", "trajectories")
+    ('1 step', '12,000 steps', '2 trajectories')
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def either(choices: Sequence[str], between: str = "or") -> str:
+    """Choices in a row, the last two joined by a word.
+
+    >>> either(["'a'", "'b'", "'c'"]), either(["run", "list"], "and"), either(["alone"])
+    ("'a', 'b' or 'c'", 'run and list', 'alone')
+    """
+    return f" {between} ".join(filter(None, (", ".join(choices[:-1]), *choices[-1:])))
