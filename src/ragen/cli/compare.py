@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
+from ragen.cli.evaluate import OVERRIDES as _ABOUT
 from ragen.cli.sources import check_source
 
 if TYPE_CHECKING:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import refuse_model, refuse_without_effect, writable_file
 from ragen.cli.sources import check_source
 from ragen.errors import ConfigError
 from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
 
-OVERRIDES: str | None = _ABOUT
+OVERRIDES: str | None = (
+    "settings that count in an evaluation may follow as --section.key VALUE (docs/settings.md), e.g. --env.max_turns 3\n"
+    "--rollout.context single; any other is refused, with a list of those that count"
+)
 _SHORT = ("episodes", "samples", "temperature", "seed")
 _ENDPOINT = ("key_env", "concurrency", "timeout", "retries", "patience", "body", "price_in", "price_out")
 _ROLLOUT = ("max_new_tokens", "max_trajectory_tokens", "stop_strings", "context", "window", "thinking", "format_penalty")
