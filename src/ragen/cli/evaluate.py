@@ -64,10 +64,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_evaluation_options(parser: argparse.ArgumentParser) -> None:
     """The short forms of ``eval.*``, and whether reference players play too."""
-    parser.add_argument("--episodes", metavar="N", help="fixed instances (256)")
-    parser.add_argument("--samples", metavar="K", help="episodes an instance; with more than one pass@K is told too (1)")
-    parser.add_argument("--temperature", metavar="T", help="sampling temperature, 0 = greedy (0.5)")
-    parser.add_argument("--seed", metavar="S", help="seed of the instances (1000); the same seed gives the same instances")
+    parser.add_argument("--episodes", metavar="N", help="fixed instances (default: the run's own, or 256)")
+    parser.add_argument("--samples", metavar="K", help="episodes an instance (the run's own, or 1); more: pass@K too")
+    parser.add_argument("--temperature", metavar="T", help="sampling temperature, 0 = greedy (the run's own, or 0.5)")
+    parser.add_argument(
+        "--seed", metavar="S", help="the instances' seed (the run's own, or 1000); same seed, same instances"
+    )
     parser.add_argument(
         "--players", action=argparse.BooleanOptionalAction, default=True, help="play the reference players beside the model"
     )
