@@ -12,7 +12,7 @@ from tests.loops.conftest import OneWord
 import ragen
 from ragen.config import load_config
 from ragen.envs import Observation
-from ragen.errors import CheckpointError
+from ragen.errors import CheckpointError, TrainingError
 from ragen.loops import plan as planning
 from ragen.loops import train as loop
 from ragen.loops.carried import Carried
@@ -86,16 +86,39 @@ def test_b8_an_interrupted_run_goes_on_to_what_an_unbroken_one_has(
 ) -> None:
     stopped = train(tmp_path, Presses(phase, times))
     whole = phase.startswith("evaluate after") and times == 1  # what was going on is finished, and nothing is left
-    assert stopped.stopped == ("all steps done" if whole else "interrupted")
+    assert stopped.stopped == RunDirectory.open(stopped.run).end() == ("all steps done" if whole else "interrupted")
     if phase != "evaluate after-bandit-rev":
         assert (stopped.after is None) == (phase != "evaluate after" or times == 2)  # N4: never the one from before
     resumed = go_on(stopped.run)
-    assert (resumed.stopped, resumed.steps) == ("all steps done", 2)
+    assert (resumed.stopped, resumed.steps, RunDirectory.open(resumed.run).end()) == ("all steps done", 2, "all steps done")
     assert told(resumed) == told(straight)
     assert untimed(resumed.run) == untimed(straight.run)
     assert set(RunDirectory.open(resumed.run).evaluations()) == EVALUATIONS
     assert len(stopped.history) + len(resumed.history) == 2
     assert not list(resumed.run.rglob(".*"))
+
+
+def test_an_error_is_kept_as_why_the_run_ended_and_a_full_disk_does_not_hide_it(
+    tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del straight  # its cache is used
+
+    def broken(*_: Any) -> None:
+        raise TrainingError("the loss is not finite")
+
+    monkeypatch.setattr(loop, "train_step", broken)
+    with pytest.raises(TrainingError, match="not finite"):
+        train(tmp_path / "a")
+    end = RunDirectory.open(tmp_path / "a" / "one").end()
+    assert end is not None
+    assert end.startswith("failed: training step 1: the loss is not finite")
+
+    def full(*_: Any) -> None:
+        raise CheckpointError("the disk is full")
+
+    monkeypatch.setattr(RunDirectory, "write_end", full)
+    with pytest.raises(TrainingError, match="not finite"):
+        train(tmp_path / "b")
 
 
 def test_nothing_left_to_do_loads_nothing_and_gives_the_result_again(

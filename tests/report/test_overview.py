@@ -14,6 +14,7 @@ from ragen.report.curves import GROUPS, columns, described
 from ragen.report.overview import Event, overview, times
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
+from ragen.runs.summary import state
 
 
 def test_a_finished_run(maker):
@@ -21,6 +22,7 @@ def test_a_finished_run(maker):
     run.write_eval("before", 0, evaluation(success=0.1) | {"seconds": 4.0})
     run.write_eval("after", 5, evaluation(success=0.5, notes=("the observation helps: hint = offset",)) | {"seconds": 6.0})
     run.write_eval("after-bandit", 5, evaluation("bandit"))
+    run.write_end("all steps done")
     told = overview(run)
     assert (told.name, told.status, told.running, told.done, told.planned) == ("one", "all steps done", False, 5, 5)
     assert [(e.name, e.step, e.own, e.scores[0].success) for e in told.evaluations] == [
@@ -43,7 +45,7 @@ def test_a_run_without_anything_yet(tmp_path):
     run = RunDirectory.create(load_config("bandit-starpo-s-grpo-tiny", ["--run.root", str(tmp_path), "--run.name", "new"]))
     told = overview(run)
     assert (told.done, told.curves, told.steps, told.evaluations, told.times) == (0, {}, (), (), ())
-    assert told.status.startswith("interrupted or killed after step 0")
+    assert told.status.startswith("killed after step 0")
 
 
 def test_a_running_one_is_told_by_its_lock_and_a_killed_one_is_not_running(run):
@@ -52,7 +54,7 @@ def test_a_running_one_is_told_by_its_lock_and_a_killed_one_is_not_running(run):
         assert told.running
         assert told.status == f"running (after step 3 of 5, process {os.getpid()})"
     (run.path / ".lock").write_text("999999999\n")  # what a kill leaves
-    assert overview(run).status.startswith("interrupted or killed after step 3 of 5: `ragen train --resume")
+    assert overview(run).status.startswith("killed after step 3 of 5: `ragen train --resume")
 
 
 def test_a_half_written_last_line_is_left_out(run):
@@ -61,7 +63,7 @@ def test_a_half_written_last_line_is_left_out(run):
     assert overview(run).curve_steps == (1, 2, 3)
 
 
-@pytest.mark.parametrize("damaged", ["eval/after.json", "provenance.json", "rollbacks/rollback-1.json"])
+@pytest.mark.parametrize("damaged", ["eval/after.json", "provenance.json", "ended.json", "rollbacks/rollback-1.json"])
 def test_damaged_files_are_named(run, damaged):
     file = run.path / damaged
     file.parent.mkdir(exist_ok=True)
@@ -70,12 +72,24 @@ def test_damaged_files_are_named(run, damaged):
         overview(run)
 
 
-def test_why_a_run_ended_that_stopped_early(run):
-    for step in (4, 5, 6, 7, 8):
-        run.append_metrics(step, {"filter/kept_groups": 0.0})
-    longer = run.config.model_copy(update={"steps": 20})
-    told = overview(RunDirectory(run.path, longer))
-    assert told.status == "stopped after step 8 of 20: every group was flat 5 steps in a row"
+@pytest.mark.parametrize(
+    ("reason", "status", "word"),
+    [
+        ("all steps done", "all steps done", "done"),
+        ("interrupted", "interrupted after step 3 of 5: `ragen train --resume ", "interrupted"),
+        ("stopped: Echo Trap at step 3", "stopped: Echo Trap at step 3 (after step 3 of 5)", "stopped"),
+        ("failed: training step 4: no memory", "failed: training step 4: no memory (after step 3 of 5)", "failed"),
+    ],
+)
+def test_why_a_run_ended_is_told_as_it_was_stored(run, reason, status, word):
+    run.write_end(reason)
+    assert overview(run).status.startswith(status)
+    assert state(run) == word
+    with locked(run.path):
+        assert state(run) == "running"
+    run.cut_after(3)  # as going on does
+    assert run.end() is None
+    assert state(run) == "killed"
 
 
 def test_signals_and_rollbacks_are_events(maker):

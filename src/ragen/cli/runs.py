@@ -1,4 +1,4 @@
-"""List runs: environment, method, steps done and planned, rollbacks, success before and after with intervals, last step."""
+"""List runs: environment, method, state, steps done of those planned, rollbacks, success before and after, last step."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
 
 OVERRIDES: str | None = None
-TITLES = ("run", "environment", "method", "steps", "success before → after", "last step")
+TITLES = ("run", "environment", "method", "state", "steps", "success before → after", "last step")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def _nothing_in(root: Path) -> str:
 
 def _row(run: "RunDirectory") -> tuple[str, ...]:
     from ragen.envs.locate import shown
-    from ragen.runs.summary import eval_points, method_name, rollback_count
+    from ragen.runs.summary import eval_points, method_name, rollback_count, state
 
     metrics = run.metrics()
     done = metrics[-1]["step"] if metrics else 0
@@ -71,6 +71,7 @@ def _row(run: "RunDirectory") -> tuple[str, ...]:
         run.path.name,
         shown(str(run.config.env.get("name"))),
         method_name(run.config),
+        state(run),
         f"{done}/{run.config.steps}" + (f", {rollback_count(rollbacks)}" if rollbacks else ""),
         f"{by_name.get('before', '–')} → {by_name.get('after', '–')}",
         f"{when:%Y-%m-%d %H:%M}" + (f" ({took:.1f} s)" if took is not None else ""),

@@ -4,12 +4,13 @@ One step is in ``loops/step.py``. What the loop needs is put together in ``loops
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ragen.config.schema import Config
 from ragen.envs import Environment
+from ragen.errors import RagenError
 from ragen.loops.carried import Carried
 from ragen.loops.curriculum import stages_without_end
 from ragen.loops.guard import Guard, announced, naming_the_checkpoint, roll_back
@@ -25,8 +26,7 @@ from ragen.runs.directory import RunDirectory, claimed_place
 from ragen.runs.interrupt import INTERRUPTED, Interrupt, StepAbandoned
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.resume import ResumePoint, left_behind, resumed
-
-DONE = "all steps done"
+from ragen.runs.summary import DONE, FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,25 @@ def _last_evaluation(done: int) -> str:
 def _run(session: Session, listener: Listener) -> TrainResult:
     with Interrupt(listener.on_message) as interrupt:
         try:
-            result = _steps(session, listener, interrupt)
+            with _ending(session.run):
+                result = _steps(session, listener, interrupt)
+                session.run.write_end(result.stopped)
         finally:
             session.workers.close()
             session.run.close()
     listener.on_end(result)
     return result
+
+
+@contextmanager
+def _ending(run: RunDirectory) -> Iterator[None]:
+    """Store in the run directory that it failed, and why, or was given up. An error of the disk must not hide the cause."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        with suppress(RagenError):
+            run.write_end(INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{FAILED}: {error}")
+        raise
 
 
 def _steps(session: Session, listener: Listener, interrupt: Interrupt) -> TrainResult:

@@ -70,7 +70,13 @@ class LiveRun:
 
 def _state(path: Path) -> tuple[object, ...]:
     """What differs where a head would: times and sizes of the files it is made from, and who writes."""
-    names = ("config.yaml", "metrics.jsonl", "provenance.json", "trajectories")  # a folder's time tells of new files
+    names = (
+        "config.yaml",
+        "metrics.jsonl",
+        "provenance.json",
+        "ended.json",
+        "trajectories",
+    )  # a folder's time tells of new files
     files = [path / name for name in names] + [
         file for part in ("eval", "rollbacks") for file in (path / part).glob("*.json")
     ]

@@ -1,8 +1,9 @@
 """The run directory: everything a run leaves behind, under one path.
 
 ``config.yaml`` (resolved), ``provenance.json``, ``metrics.jsonl``, ``trajectories/step-*.jsonl``, ``eval/*.json``,
-``checkpoints/step-*/``, ``rollbacks/`` (what the Echo-Trap detector's rollbacks gave up), ``trackers.json`` and a folder for
-each tracker that keeps its files there (``run.trackers``); ``.lock`` while a process writes.
+``checkpoints/step-*/``, ``rollbacks/`` (what the Echo-Trap detector's rollbacks gave up), ``ended.json`` (why it ended),
+``trackers.json`` and a folder for each tracker that keeps its files there (``run.trackers``); ``.lock`` while a process
+writes.
 """
 
 import json
@@ -143,6 +144,20 @@ class RunDirectory:
             raise CheckpointError(f"'{self.path / 'rollbacks'}' holds a damaged file ({error!r}): {advice}") from None
         return tuple((at, to) for _, at, to in numbered)
 
+    def write_end(self, reason: str) -> None:
+        """Store why the run ended; going on forgets it."""
+        write_text(self._end_file, json.dumps({"reason": reason}, ensure_ascii=False) + "\n")
+
+    def end(self) -> str | None:
+        """Why the run ended; None while it goes on, and for one that was killed. A damaged file is a CheckpointError."""
+        advice = "it only tells why the run ended, move it away to go on"
+        if not self._end_file.is_file():
+            return None
+        stored = read_json(self._end_file, advice)
+        if not isinstance(stored, dict) or not isinstance(stored.get("reason"), str):
+            raise CheckpointError(f"'{self._end_file}' does not tell a reason: {advice}")
+        return str(stored["reason"])
+
     def check(self, done: int) -> None:
         """Read what going on after ``done`` steps needs; raises CheckpointError where a file is damaged or lacks steps."""
         recorded = {row["step"] for row in self.metrics()}
@@ -165,6 +180,7 @@ class RunDirectory:
         self._trackers.cut_after(step)
         with clear_disk_errors("the run directory", self.path):
             clean_temporary(self.path)
+            self._end_file.unlink(missing_ok=True)
             cut_lines(self.path / "metrics.jsonl", step)
             for later in [s for s in self.trajectory_steps() if s > step]:
                 self.trajectory_file(later).unlink()
@@ -185,6 +201,10 @@ class RunDirectory:
             yield Point(TRAINING, row["step"], {name: value for name, value in row.items() if name != "step"})
         for name, report in self.evaluations().items():
             yield evaluation_point(name, report)
+
+    @property
+    def _end_file(self) -> Path:
+        return self.path / "ended.json"
 
     def _eval_file(self, name: str) -> Path:
         return self.path / "eval" / f"{name}.json"

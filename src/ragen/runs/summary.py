@@ -3,15 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from ragen.config.schema import Config
 from ragen.errors import CheckpointError
 from ragen.metrics.echo_trap import NOTHING, Signals, TrapSettings, detect
 from ragen.runs.directory import RunDirectory
+from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.lock import writer
 
+DONE = "all steps done"  # why a run ended that did what was planned
+FAILED = "failed"  # how the reason of a run begins that an error ended
 ECHO_TRAP = "stopped: Echo Trap"  # how the reason of a run begins that its detector ended
 
 
@@ -73,17 +75,20 @@ def signals(config: Config, rows: Sequence[Mapping[str, Any]]) -> Signals:
 
 
 def ending(run: RunDirectory, rows: Sequence[Mapping[str, Any]]) -> str:
-    """How a run stands or why it ended, as far as its files tell: a run does not write down why it stops."""
-    done, planned = (int(rows[-1]["step"]) if rows else 0), run.config.steps
-    how_far = f"after step {done} of {planned}"
+    """How a run stands, or why it ended; one that was killed had no time to write it down."""
+    done = int(rows[-1]["step"]) if rows else 0
+    how_far = f"after step {done} of {run.config.steps}"
     if (process := writer(run.path)) is not None:
         return f"running ({how_far}, process {process})"
-    if done >= planned:
-        return "all steps done"
-    seen = signals(run.config, rows)
-    if run.config.echo_trap.action in ("stop", "rollback") and done in (seen.warning, seen.collapsed):
-        return f"{ECHO_TRAP} at step {done} of {planned}"
-    flat = len(list(takewhile(lambda row: row.get("filter/kept_groups") == 0, reversed(rows))))
-    if flat >= run.config.filter.max_flat_steps:
-        return f"stopped {how_far}: every group was flat {flat} steps in a row"
-    return f"interrupted or killed {how_far}: `ragen train --resume {run.path}` goes on"
+    reason = run.end()
+    if reason in (None, INTERRUPTED):
+        return f"{reason or 'killed'} {how_far}: `ragen train --resume {run.path}` goes on"
+    return reason if reason == DONE else f"{reason} ({how_far})"
+
+
+def state(run: RunDirectory) -> str:
+    """The same in one word: running, done, stopped, failed, interrupted or killed."""
+    if writer(run.path) is not None:
+        return "running"
+    reason = run.end()
+    return "killed" if reason is None else "done" if reason == DONE else reason.partition(":")[0]
