@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ragen.algos.filters import group_stats
 from ragen.envs import Environment, EnvSettings, Observation, Step
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import ConfigError, EnvironmentFault, TemplateError
@@ -159,6 +160,26 @@ def test_a12_rewards_of_every_turn_reach_the_row(run: Run) -> None:
     assert long.success
     assert long.end is EndReason.TERMINATED
     assert long.policy_version == 7
+
+
+@pytest.mark.parametrize("splits", [((3, 3), (5, 1), (1,) * 6), ((5, 5), (3, 3, 3, 1), (4, 3, 3)), ((3, 4, 1), (5, 3))])
+def test_b3_the_same_rewards_in_other_turns_are_the_same_return(run: Run, splits: tuple[tuple[int, ...], ...]) -> None:
+    """−0.1 six times is −0.6000000000000001 as the sum of 3 and 3, and −0.6 as that of 5 and 1: such a group is flat."""
+
+    def reply(request: Request) -> str:
+        seen.setdefault(request.slot, list(splits[request.slot]))
+        actions = " || ".join(["Down"] * seen[request.slot].pop(0))
+        return f"<think>go</think><answer>{actions}</answer>"
+
+    seen: dict[int, list[int]] = {}
+    count = sum(splits[0])
+    specs = [spec(4, member) for member in range(len(splits))]
+    collection, _ = run(specs, reply, env=lambda: Stairs(turns=10, actions=count, per_turn=5))
+    (group,) = collection.groups
+    assert [tuple(len(turn.actions) for turn in t.turns) for t in group.trajectories] == list(splits)
+    assert len(set(group.returns())) == len(set(group.returns(task=True))) == 1
+    assert group_stats([group.returns()]).flat.all()
+    assert group.return_std == 0
 
 
 def test_a15_all_sampled_tokens_of_five_turns_are_trainable(run: Run) -> None:

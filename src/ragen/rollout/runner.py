@@ -1,5 +1,6 @@
 """One episode, turn by turn: what the policy is shown, what its reply does, and why the episode ends."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
@@ -206,6 +207,8 @@ class EpisodeRunner(Generic[C]):
         score: float | None = None,
     ) -> None:
         shaping, length = self.rules.shaping, completion.length
+        rewards = [step.reward for step in steps]
+        reward = math.fsum(rewards)
         self.actions_used += len(actions)
         self.tokens_used += length
         turn = Turn(
@@ -215,7 +218,8 @@ class EpisodeRunner(Generic[C]):
             observation=self.context.shown,
             actions=actions,
             valid=valid,
-            reward=float(sum(step.reward for step in steps)),
+            reward=reward,
+            rounding=math.fsum([*rewards, -reward]),
             penalty=0.0 if valid else self.rules.format_penalty,
             process_reward=shaping.process_coef * (score or 0.0),
             overlong_penalty=shaping.overlong(length, self.rules.max_new_tokens),
