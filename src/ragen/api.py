@@ -16,11 +16,10 @@ from ragen.errors import ConfigError
 from ragen.loops.compose import World, build_agent, build_workers, check_workers, world_of
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
-from ragen.loops.plan import held_out_contents
 from ragen.loops.result import TrainResult
+from ragen.loops.seen import training_notes
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
-from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import find_run
 from ragen.runs.evaluations import EvaluationDirectory, default_name
@@ -29,7 +28,6 @@ from ragen.runs.listening import listening
 from ragen.runs.models import checked_path, find_model
 from ragen.samplers.api import ApiSampler
 from ragen.samplers.endpoint import Endpoint
-from ragen.wording import counted
 
 Source = str | Path | Mapping[str, Any]
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -113,7 +111,7 @@ def evaluate(
             report, _ = evaluate_agent(
                 agent, world, config, label=str(model), players=players, progress=told.on_progress, workers=workers
             )
-        said = (*_training_notes(stored, config, world), *format_note(report, *few_valid(world, stored, str(model))))
+        said = (*training_notes(path, stored, config, world), *format_note(report, *few_valid(world, stored, str(model))))
         report = replace(report, notes=(*report.notes, *said))
         told.on_eval(world.name, report)
     return report
@@ -172,19 +170,6 @@ def evaluate_api(
                 raise KeyboardInterrupt(evaluation.kept(config.eval.episodes * config.eval.samples)) from None
             told.on_eval(world.name, report)
     return report
-
-
-def _training_notes(stored: Config | None, config: Config, world: World) -> tuple[str, ...]:
-    """What a reader must know where a run is evaluated on instances that its training did not leave out."""
-    if stored is None or stored.env.get("name") != world.spec["name"]:
-        return ()
-    specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)
-    played = contents(world.make, specs)
-    loose = played - held_out_contents(stored, (world,))
-    if not loose:
-        return ()
-    some = f"{len(loose)} of {counted(len(played), 'initial state')} {'was' if len(loose) == 1 else 'were'}"
-    return (f"{some} not kept out of this run's training: it may have seen them",)
 
 
 def with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:

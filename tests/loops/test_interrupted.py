@@ -229,6 +229,19 @@ def test_b9_instances_of_a_stage_are_compared_under_its_own_settings(tmp_path: P
         loop.open_session(plan_session(changed, env=None), tmp_path, Stops(), point)
 
 
+@pytest.mark.parametrize(("data", "refused"), [("oracle", True), ("format", True), ("none", False)])
+def test_an_evaluation_set_may_not_take_in_what_the_warm_up_showed(tmp_path: Path, data: str, refused: bool) -> None:
+    """Only the groups of the steps were looked at: a run could go on and be judged on maps whose best play it was shown."""
+    env = {"size": 2, "frozen": 0.5}  # a handful of maps
+    shown = {"data": data, "demonstrations": 40}
+    sections = {"preset": "frozen_lake-starpo-grpo", "env": env, "warmup": shown, "eval": {"episodes": 1}, "steps": 9}
+    trained, changed = (load_config(sections, words) for words in ((), ("--eval.episodes=6",)))
+    (tmp_path / "state.json").write_text(json.dumps({"extra": {"step": 0, "carried": Carried().record()}}))
+    point = ResumePoint(RunDirectory(tmp_path, changed), tmp_path, 0, trained)
+    with pytest.raises(CheckpointError if refused else Stopped, match="trained on" if refused else None):
+        loop.open_session(plan_session(changed, env=None), tmp_path, Stops(), point)
+
+
 class Stopped(Exception):
     """The check was passed."""
 
