@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from ragen.config import Config, load_config
+from ragen.config import load_config
 from ragen.envs import Environment
 from ragen.envs.locate import name_of
 from ragen.errors import ConfigError
-from ragen.loops.compose import World, build_agent, build_workers, check_workers, world_of
+from ragen.loops.compose import build_agent, build_workers, check_workers, world_of
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
 from ragen.loops.result import TrainResult

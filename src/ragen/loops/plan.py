@@ -106,11 +106,9 @@ def check_held_out(plan: Plan, trained: Config, carried: Carried, steps: int) ->
         )
 
 
-def trained_contents(
-    trained: Config, world: World, stages: Sequence[World], carried: Carried, steps: int
-) -> frozenset[str]:
-    """Content keys of what was trained on in ``steps`` steps and before them: groups and demonstrations, those of the warm-up
-    too (but not a file's conversations, which may name no instance).
+def trained_contents(trained: Config, world: World, stages: Sequence[World], carried: Carried, steps: int) -> frozenset[str]:
+    """Content keys of what was trained on up to the end of ``steps`` steps: groups, and demonstrations, those of the warm-up
+    too (but not the conversations of a file, which may name no instance).
     """
     before = held_out_contents(trained, (world, *(build_world({"name": name}) for name in trained.eval.also)))
     pool = visited(trained.seed, trained.rollout.instances, carried.cursor)
