@@ -33,6 +33,7 @@ class EvalReport:
 
     ``outcomes[i]`` and ``returns[i]`` hold the successes and total returns of instance ``instances[i]`` (one a sample), so
     that evaluations can be compared in pairs. ``endpoint`` tells what an API model's requests were and cost.
+    ``temperature`` is NaN where it was left to an endpoint.
     ``ceiling`` is the mean success probability of best play on these instances, where the environment knows it.
     """
 
