@@ -51,7 +51,7 @@ def _trained_world(stored: Config, world: World) -> World | None:
 def _trained_on(checkpoint: Path, stored: Config, home: World) -> frozenset[str]:
     """Content keys of what the run had trained on at its checkpoint; none where that does not tell."""
     try:
-        step = stored_extra(checkpoint).get("step")
+        step = int(stored_extra(checkpoint).get("step", 0))
         carried = read_carried(checkpoint, step)
     except RagenError:
         return frozenset()
