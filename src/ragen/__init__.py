@@ -1,4 +1,8 @@
-"""RAGEN: train and study language-model agents by multi-turn reinforcement learning (StarPO, StarPO-S)."""
+"""RAGEN: train and study language-model agents by multi-turn reinforcement learning (StarPO, StarPO-S).
+
+``train``, ``evaluate``, ``evaluate_api`` and ``compare`` do what the subcommands of the same names do. ``Environment`` is
+the base class of environments, with ``EnvSettings``, ``Observation`` and ``Step``; ``Endpoint`` is an API model's address.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -57,7 +57,10 @@ def train(
             that ``settings`` holds), a function that makes one, or text ``FILE.py:Class``.
         progress: tell what happens on the console, as the command line does.
         listener: told of every step (``ragen.runs.listener.Silent`` is a base for your own); takes the console's place.
-        resume: a run directory to go on with.
+        resume: a run directory to go on with; only settings that its training so far does not depend on may differ.
+
+    Returns:
+        What the run came to: its directory, the evaluations before and after, and the metrics of each step made now.
 
     Raises:
         RagenError: with what to do next, for anything a user can mend.
@@ -79,10 +82,19 @@ def evaluate(
     progress: bool = True,
     listener: Listener | None = None,
 ) -> EvalReport:
-    """Evaluate a run, a checkpoint directory, or any Hugging Face causal LM on fixed seeded instances.
+    """Evaluate a run, a checkpoint directory, or any Hugging Face causal LM on fixed seeded instances. Nothing is written.
 
-    Arguments are as in ``train``; without a source, a run's own config is used, and the defaults for a model. ``players``
-    plays the environment's reference players on the same instances. Nothing is written.
+    Args:
+        model: a run directory or its name, a checkpoint or model directory, or a model's name.
+        source: what the settings start from, as in ``train``; without it a run's own, and the defaults for a model.
+        settings, env, progress, listener: as in ``train``.
+        players: play the environment's reference players (random, best play, …) on the same instances.
+
+    Returns:
+        Success and returns with 95 % intervals, the players' scores, and the outcome of every instance.
+
+    Raises:
+        RagenError: with what to do next, for anything a user can mend.
     """
     overrides = with_env(settings, env)
     load_config(source if source is not None else {}, overrides)  # a mistyped setting must not wait for a model
@@ -130,6 +142,12 @@ def evaluate_api(
         name: the directory under ``root`` that keeps the episodes (default: model and environment). Called again with the
             same settings, an evaluation goes on where it was stopped; with others it is refused.
         root: where such directories are.
+
+    Returns:
+        A report as of ``evaluate``; its ``endpoint`` tells what the requests were and what they cost.
+
+    Raises:
+        RagenError: with what to do next, for anything a user can mend.
     """
     endpoint = api if isinstance(api, Endpoint) else Endpoint(api)
     if not isinstance(model, str) or not model.strip():

@@ -72,7 +72,8 @@ class Turn:
     ``reward`` is the environment's; ``penalty`` (≤ 0) is the rollout's format penalty. ``overlong_penalty`` (≤ 0) and
     ``process_reward`` (≥ 0: a coefficient times ``process_score``, which is in [0, 1], or None without such a reward) are of
     training only and never told to the policy. ``invalid_actions`` counts skipped sub-actions.
-    ``anchor`` is the environment's key of the state the turn began in (None: it gives none).
+    ``anchor`` is the environment's key of the state the turn began in (None: it gives none). ``rounding`` is what the exact
+    sum of the turn's rewards has beyond ``reward``, so that a return does not depend on which turns its rewards fell into.
     """
 
     prompt_ids: tuple[int, ...]
@@ -89,11 +90,12 @@ class Turn:
     invalid_actions: int = 0
     anchor: str | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+    rounding: float = 0.0
 
     @property
     def parts(self) -> tuple[float, ...]:
-        """What the turn adds to the total return: reward, penalty, process reward and overlong penalty."""
-        return self.reward, self.penalty, self.process_reward, self.overlong_penalty
+        """What the turn adds to the total return: reward (and its rounding), penalty, process reward, overlong penalty."""
+        return self.reward, self.rounding, self.penalty, self.process_reward, self.overlong_penalty
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class Trajectory:
 
     @cached_property
     def task_return(self) -> float:
-        """Sum of the environment's rewards alone; correctly rounded: equal whatever their order."""
-        return math.fsum(turn.reward for turn in self.turns)
+        """Sum of the environment's rewards alone; correctly rounded: equal whatever their order and their turns."""
+        return math.fsum(part for turn in self.turns for part in (turn.reward, turn.rounding))
 
     @cached_property
     def total_return(self) -> float:

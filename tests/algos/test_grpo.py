@@ -1,12 +1,14 @@
 """Group-relative advantages, with numbers worked out by hand."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from ragen.algos.advantages import grpo
+from ragen.algos.advantages import grpo, pass_at_k, reinforce_pp_baseline, rloo
+from ragen.algos.trajectories import Episodes
 
 
 def credit(
@@ -49,10 +51,26 @@ def test_b3_b4_a_flat_group_gets_exactly_zero(reward: float, dtype: torch.dtype)
 
 def test_b3_equal_totals_of_different_turns_are_flat() -> None:
     # −0.1 −0.1 +1 and +1 −0.1 −0.1 differ by rounding if summed carelessly
-    rewards = torch.tensor([[-0.1, -0.1, 1.0], [1.0, -0.1, -0.1], [-0.1, 1.0, -0.1]])
-    mask = torch.ones(3, 3, dtype=torch.bool)
-    got = grpo(rewards, mask, torch.arange(3), torch.zeros(3, dtype=torch.int64), eps=0.0)
-    assert torch.equal(got.advantages, torch.zeros(3, 3))
+    third = -0.1 - 0.1 - 0.1
+    for dtype, rows in (
+        (torch.float32, [[-0.1, -0.1, 1.0], [1.0, -0.1, -0.1], [-0.1, 1.0, -0.1]]),
+        (torch.float64, [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.6, 0.0, 0.0]]),
+        (torch.float64, [[third, third, 0.0], [-0.5, -0.1, 0.0], [-0.2, -0.2, -0.2]]),  # tenths, over other turns
+        (torch.float64, [[0.5, -0.5, 0.0], [0.9 + third, third, third], [-0.5, 0.5, 0.0]]),  # 0, 0 and −1.1e-16
+    ):
+        rewards, group = torch.tensor(rows, dtype=dtype), torch.zeros(3, dtype=torch.int64)
+        mask = torch.ones(3, 3, dtype=torch.bool)
+        for rule in (partial(grpo, eps=0.0), rloo, reinforce_pp_baseline, partial(pass_at_k, k=1, eps=0.0)):
+            assert torch.equal(rule(rewards, mask, torch.arange(3), group).advantages, torch.zeros(3, 3))
+
+
+def test_b3_a_difference_far_below_the_rewards_but_above_rounding_counts() -> None:
+    rewards = torch.tensor([[1e3, 0.1], [1e3, 0.1 + 1e-8]], dtype=torch.float64)
+    got = grpo(rewards, torch.ones(2, 2, dtype=torch.bool), torch.arange(2), torch.zeros(2, dtype=torch.int64), eps=0.0)
+    assert got.advantages[:, 0].tolist() == pytest.approx([-1 / math.sqrt(2), 1 / math.sqrt(2)], rel=1e-4)
+    assert Episodes.of(
+        torch.tensor([[math.nan], [1.0]], dtype=torch.float64), torch.ones(2, 1, dtype=torch.bool), torch.arange(2)
+    ).returns.isnan().tolist() == [True, False]
 
 
 def test_b4_a_nearly_flat_group_is_bounded() -> None:

@@ -539,7 +539,9 @@ def test_envs_tells_of_an_own_class_what_its_own_text_says_without_markup(
     file.write_text(OWN)
     assert main(["envs", f"{file}:{name}"]) == 0
     head, _, settings = capsys.readouterr().out.partition("Settings (--env.NAME VALUE):\n")
-    assert head == f"{file}:{name}: an environment of your own\n\n{text}"
+    about, _, players = head.partition("Players beside an agent in its evaluation:\n")
+    assert about == f"{file}:{name}: an environment of your own\n\n{text}"
+    assert players.endswith(f"no optimal one: best play is not known\n\nPlay it: ragen play {file}:{name}\n\n")
     assert settings.splitlines()[:2] == [f"  max_turns = {turns}", "      policy replies an episode at most"]
 
 

@@ -143,7 +143,7 @@ def started(numbers: tuple[int, ...], target: int) -> Countdown:
 def test_a_try(action: str, told: str, reward: float) -> None:
     env = started((3, 5, 5, 7), 24)
     step = env.step(action)
-    assert step.observation == f"{told}\nNumbers: 3, 5, 5, 7. Target: 24."
+    assert (step.told, step.observation) == (told, "Numbers: 3, 5, 5, 7. Target: 24.")
     assert (step.reward, step.terminated, env.success) == (reward, bool(reward), bool(reward))
     if reward:
         with pytest.raises(EnvironmentFault, match="outside an episode"):

@@ -369,6 +369,21 @@ def test_c8_every_registered_environment_keeps_the_contract(name: str) -> None:
     assert check_environment(environment_factory({"name": name}), seeds=range(100, 106)) == []
 
 
+@pytest.mark.parametrize("name", READY)
+def test_an_action_that_changes_nothing_leaves_the_observation_as_it_was(name: str) -> None:
+    env = environment_factory({"name": name})()
+    rng = np.random.default_rng(0)
+    for seed in range(4):
+        shown, before = env.reset(instance_seed=seed, dynamics_seed=seed).text, env.anchor()
+        for _ in range(12):
+            step = env.step(str(rng.choice(env.actions())))
+            if step.terminated or step.truncated:
+                break
+            if before is not None and env.anchor() == before:
+                assert step.observation == shown
+            shown, before = step.observation, env.anchor()
+
+
 class Free(Counter):
     """Any number may be added: ``actions()`` is a choice, ``forms()`` says what there is."""
 

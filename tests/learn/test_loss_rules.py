@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ragen.algos.credit import Credit
 from ragen.algos.losses import losses
+from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
 from ragen.learn.batch import Batch, collate
 from ragen.learn.imitation import Imitation
 from ragen.learn.loss_settings import LossSettings
@@ -168,6 +169,26 @@ def test_a_batch_without_anything_to_learn_from_takes_no_step(make_model: Any, m
         stats = run(new_policy(make_model), flat, settings(name), torch.zeros(batch.ids.shape))
         assert (stats.optimizer_steps, stats.skipped) == (0, 1)
         assert stats.metrics()["update/optimizer_steps"] == 0
+
+
+@pytest.mark.parametrize("name", ["dpo", "kto", "sft", "step_dpo"])
+def test_returns_that_cancel_to_nothing_but_rounding_teach_nothing(name: str) -> None:
+    """0.5 − 0.5 and (0.9 − 0.3) − 0.3 − 0.3, all tenths: the second is −1.1e-16, far above a share of |R| itself."""
+
+    def member(m: int, *rewards: float) -> Trajectory:
+        replies = [Completion((9 + m, 5 + k), (-1.0,) * 2, (1.0,) * 2, "", StopReason.END) for k in range(len(rewards))]
+        turns = [
+            Turn((1, 2), k > 0, reply, "", (), True, r) for k, (reply, r) in enumerate(zip(replies, rewards, strict=True))
+        ]
+        return Trajectory("t", 0, m, tuple(turns), EndReason.BUDGET, success=False)
+
+    third = -0.1 - 0.1 - 0.1
+    noisy = [member(0, 0.5, -0.5), member(1, 0.9 + third, third, third)]
+    assert len({t.total_return for t in noisy}) == 2
+    for extra, teaches in (([], False), ([member(2, 0.1)], True)):
+        batch = collate([Group(0, (*noisy, *extra))], pad_id=0)
+        learned = lesson(batch, losses.get(name), Preferences(), ratio_unit="trajectory")
+        assert bool(learned.trained.any()) is teaches
 
 
 @pytest.mark.parametrize("name", ["dpo", "step_dpo"])

@@ -21,6 +21,7 @@ from ragen.learn.reference import Reference
 from ragen.learn.stats import UpdateStats
 from ragen.learn.update import update
 from ragen.metrics import METRICS
+from ragen.models.native import Decoder
 
 
 def random_credit(batch: Batch, *, targets: bool = False) -> Credit:
@@ -181,6 +182,25 @@ def test_the_second_pass_compares_with_the_policy_before_the_first(
     first, second = spied_ratios
     assert torch.count_nonzero(first) == 0
     assert float(second.abs().max()) > 1e-4
+
+
+@pytest.mark.parametrize("critic", ["none", "separate"])
+def test_every_step_of_an_update_computes_with_the_weights_that_the_step_before_left(
+    critic: Any, make_model: Any, make_groups: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own forward pass keeps stacked copies of the weights from step to step; transformers' keeps none."""
+    after = []
+    for native in (True, False):
+        if not native:
+            monkeypatch.setattr(Decoder, "find", lambda model: None)
+        other = make_model(seed=1) if critic == "separate" else None
+        policy = Policy(make_model(), dtype=torch.float32, pad_id=0, critic=critic, critic_model=other)
+        assert policy.network.native is native
+        stats = run(policy, collate(make_groups(), pad_id=0), lr=1e-2, trajectories=2, online_k=2)
+        assert stats.optimizer_steps == 6
+        after.append(weights(policy))
+    for name, value in after[0].items():
+        torch.testing.assert_close(value, after[1][name], rtol=1e-3, atol=1e-4)
 
 
 def test_the_entropy_bonus_raises_entropy_and_its_value_enters_the_loss(make_model: Any, make_groups: Any) -> None:
@@ -383,7 +403,8 @@ def test_while_only_the_critic_learns_the_policy_stays_as_it_is(kind: str, make_
     assert moved == set(policy.critic_parameters())
     assert stats.optimizer_steps == 6
     assert stats.value_loss is not None
-    run(policy, batch)
+    assert stats.grad_norm is None  # a value head's, or 0, would make the policy's first one a spike
+    assert run(policy, batch).grad_norm is not None
     assert not torch.equal(weights(policy)["model.lm_head.weight"], before["model.lm_head.weight"])
 
 

@@ -101,6 +101,20 @@ def assert_same_run(a: Path, b: Path) -> None:
         assert file.read_text() == (b / "trajectories" / file.name).read_text()
 
 
+@pytest.mark.parametrize("rank", [0, 4])
+def test_every_step_is_played_with_what_the_step_before_has_learnt(tmp_path: Path, rank: int) -> None:
+    more = {
+        "warmup.data": "none",
+        "steps": 3,
+        "model.lora.rank": rank,
+        "optim.learning_rate": 1e-2,
+        "loss.entropy_coef": 0.1,
+    }
+    result = ragen.train({"preset": "frozen_lake-starpo-grpo"}, settings(tmp_path, "run", **more))
+    assert all(row["update/mismatch_max"] < 1e-3 for row in result.history)
+    assert len({row["update/entropy"] for row in result.history}) == 3
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_stopping_and_resuming_changes_nothing(tmp_path: Path, variant: str) -> None:
     source = {"preset": "frozen_lake-starpo-grpo"}

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ragen.algos.filters import group_stats
 from ragen.envs import Environment, EnvSettings, Observation, Step
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import ConfigError, EnvironmentFault, TemplateError
 from ragen.rollout.collect import Collection, collect
-from ragen.rollout.contexts import ContextPolicy
-from ragen.rollout.runner import EpisodeSpec, Rules
+from ragen.rollout.contexts import ContextPolicy, MessageContext
+from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.rollout.segments import segments
 from ragen.samplers.base import Request, SamplingParams
 from ragen.text.chat import ChatRenderer
@@ -159,6 +160,26 @@ def test_a12_rewards_of_every_turn_reach_the_row(run: Run) -> None:
     assert long.success
     assert long.end is EndReason.TERMINATED
     assert long.policy_version == 7
+
+
+@pytest.mark.parametrize("splits", [((3, 3), (5, 1), (1,) * 6), ((5, 5), (3, 3, 3, 1), (4, 3, 3)), ((3, 4, 1), (5, 3))])
+def test_b3_the_same_rewards_in_other_turns_are_the_same_return(run: Run, splits: tuple[tuple[int, ...], ...]) -> None:
+    """−0.1 six times is −0.6000000000000001 as the sum of 3 and 3, and −0.6 as that of 5 and 1: such a group is flat."""
+
+    def reply(request: Request) -> str:
+        seen.setdefault(request.slot, list(splits[request.slot]))
+        actions = " || ".join(["Down"] * seen[request.slot].pop(0))
+        return f"<think>go</think><answer>{actions}</answer>"
+
+    seen: dict[int, list[int]] = {}
+    count = sum(splits[0])
+    specs = [spec(4, member) for member in range(len(splits))]
+    collection, _ = run(specs, reply, env=lambda: Stairs(turns=10, actions=count, per_turn=5))
+    (group,) = collection.groups
+    assert [tuple(len(turn.actions) for turn in t.turns) for t in group.trajectories] == list(splits)
+    assert len(set(group.returns())) == len(set(group.returns(task=True))) == 1
+    assert group_stats([group.returns()]).flat.all()
+    assert group.return_std == 0
 
 
 def test_a15_all_sampled_tokens_of_five_turns_are_trainable(run: Run) -> None:
@@ -341,3 +362,46 @@ def test_a_template_that_rewrites_history_runs_one_segment_a_turn(make_tokenizer
         np.concatenate([s.mask for s in segments(collection.trajectories[0])]).sum()
         == collection.trajectories[0].sampled_tokens
     )
+
+
+class Gate(Environment):
+    """Only ``Open`` opens it; every other action is refused, and the refusal is told beside the state."""
+
+    success = False
+
+    def reset(self, *, instance_seed: int, dynamics_seed: int) -> Observation:
+        return Observation(f"Gate {instance_seed}.")
+
+    def step(self, action: str) -> Step:
+        return Step("The gate is shut.", 0.0, terminated=action == "Open", told=f"{action} is refused.")
+
+    def actions(self) -> tuple[str, ...]:
+        return ("Push", "Pull", "Open")
+
+    def instructions(self) -> str:
+        return "Open the gate."
+
+
+@pytest.mark.parametrize("kind", ["full", "single"])
+def test_what_actions_told_is_shown_once_and_after_a_turn_without_one_the_state_alone(kind: Any) -> None:
+    replies = iter(("Push || Pull", "hm", "<answer>", "Push", "Open"))
+    runner = EpisodeRunner(
+        EpisodeSpec("gate", 0, 0, 5, 0, 0), Gate(), MessageContext(ContextPolicy(kind)), Rules(2**31, 2**40, thinking=False)
+    )
+    for reply in replies:
+        runner.apply(Completion((), (), (), f"<answer>{reply}</answer>", StopReason.END))
+    assert [turn.info["next_observation"] for turn in runner.turns] == [
+        "Push is refused.\nPull is refused.\nThe gate is shut.",
+        *["The gate is shut."] * 2,
+        "Push is refused.\nThe gate is shut.",
+        "Open is refused.\nThe gate is shut.",
+    ]
+    assert ["refused" in turn.observation for turn in runner.turns] == [False, True, False, False, True]
+
+
+def test_an_invalid_first_turn_shows_the_first_state_again() -> None:
+    runner = EpisodeRunner(
+        EpisodeSpec("gate", 0, 0, 5, 0, 0), Gate(), MessageContext(ContextPolicy()), Rules(2**31, 2**40, thinking=False)
+    )
+    runner.apply(Completion((), (), (), "hm", StopReason.END))
+    assert "Gate 5." in runner.context.shown

@@ -140,6 +140,7 @@ BAD = [
     *(("step", step(terminated=flag)) for flag in FLAGS),
     *(("step", step(truncated=flag)) for flag in FLAGS),
     *(("step", step(observation=text)) for text in TEXTS),
+    *(("step", step(told=text)) for text in TEXTS),
     *(("step", step(info=info)) for info in (None, [], "x", 3, {"action_is_effective": np.zeros(2)}, {"success": "no"})),
     ("step", step(info=Unreadable(x=1))),
     *(("facts", answer(value)) for value in (None, "x", ("x",), 3)),

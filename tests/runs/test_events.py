@@ -35,6 +35,7 @@ def turns(draw):
         invalid_actions=draw(st.integers(0, 9)),
         anchor=draw(st.none() | st.text()),
         info={"success": draw(st.booleans()), "note": draw(st.text()), "value": draw(floats)},
+        rounding=draw(rewards),
     )
 
 

@@ -11,6 +11,7 @@ from tests.samplers.conftest import ARCHITECTURES, GROUPED, SMALL, assert_same_r
 
 from ragen.episode import StopReason
 from ragen.errors import ModelError, TrainingError
+from ragen.learn.lora import Lora, adapters, inject
 from ragen.samplers.base import Request, SamplingParams
 from ragen.samplers.engines import PlainEngine
 from ragen.samplers.hf import HFSampler
@@ -250,6 +251,19 @@ def test_training_mode_flags_and_attention_are_put_back(llama, tokenizer):
     assert [p.requires_grad for p in model.parameters()] == flags
     assert model.config._attn_implementation == implementation
     assert not any("forward" in vars(module) for module in model.modules())
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_adapters_put_into_the_model_later_are_sampled_with(llama, tokenizer, native):
+    model = copy.deepcopy(llama)
+    sampler = make(model, tokenizer, native=native)
+    request = Request(0, (5, 6, 7), 0, 12)
+    sampler.generate([request], SamplingParams())
+    inject(model, Lora(rank=4))
+    with torch.no_grad():
+        for name, weight in adapters(model).items():
+            weight.add_(0.3 if "lora_B" in name else 0.0)
+    assert_like_forward(model, request.context, sampler.generate([request], SamplingParams())[0])
 
 
 def test_load_copies_foreign_weights_and_names_wrong_ones(llama, tokenizer):

@@ -14,6 +14,7 @@ from ragen.algos.credit import Credit
 from ragen.algos.reduce import BLOCK, trajectory_index
 
 ROWS = 2048  # rows handled at a time, for the same reason as BLOCK
+ROUNDING = 1e-13  # of the size of what is added: above float64's rounding, below any real difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Episodes:
     """The trajectories of a batch as wholes, numbered 0 … M−1 in the order of their ids.
 
     ``index`` (R,) is each row's trajectory, ``returns`` (M,) float64 the sum R(τ) of its rewards over all turns and
-    segments, ``counted`` (M,) bool whether it has a sampled token at all: one without takes no part in any statistic.
+    segments (`settled`), ``counted`` (M,) bool whether it has a sampled token at all: one without takes no part in any
+    statistic.
     """
 
     mask: Tensor
@@ -34,10 +36,13 @@ class Episodes:
         """From ``rewards`` and ``mask`` (R, T) and the rows' trajectory ids (R,)."""
         mask = mask.cpu()
         index, count = trajectory_index(trajectory.cpu())
-        sums = torch.where(mask, rewards.cpu(), 0).sum(dim=1, dtype=torch.float64)
-        returns = torch.zeros(count, dtype=torch.float64).index_add_(0, index, sums)
+        inside = torch.where(mask, rewards.cpu(), 0)
+        returns, sizes = (
+            torch.zeros(count, dtype=torch.float64).index_add_(0, index, part.sum(dim=1, dtype=torch.float64))
+            for part in (inside, inside.abs())
+        )
         counted = torch.zeros(count, dtype=torch.int64).index_add_(0, index, mask.any(dim=1).long()) > 0
-        return cls(mask, index, returns, counted)
+        return cls(mask, index, settled(returns, sizes), counted)
 
     def lengths(self) -> Tensor:
         """(M,) int64: |τ|, the sampled tokens of each trajectory."""
@@ -116,6 +121,21 @@ class Turns:
             turns = self.turn_ids[rows].long().clamp_(0, table.shape[1] - 1)
             out[rows] = torch.where(self.mask[rows], table[self.index[rows]].gather(1, turns), 0)
         return out
+
+
+def settled(sums: Tensor, sizes: Tensor) -> Tensor:
+    """Sums (M,) float64 with those made equal, to the least of them, that differ by rounding alone.
+
+    The same rewards in another order, or over other turns, add up to other last bits: then max R = min R would not tell a
+    flat group. ``sizes`` (M,) are the sums of the absolute values, of which rounding is a share below ``ROUNDING``.
+    """
+    ordered, order = sums.sort()
+    apart = torch.ones(len(sums), dtype=torch.bool)
+    if len(sums):
+        apart[1:] = ~(ordered.diff() <= ROUNDING * sizes.max())
+    out = torch.empty_like(sums)
+    out[order] = ordered[apart][apart.cumsum(0) - 1]
+    return out
 
 
 def blocks(rows: int, width: int) -> list[slice]:

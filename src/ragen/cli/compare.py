@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
+from ragen.cli.evaluate import OVERRIDES as _ABOUT
 from ragen.cli.interrupted import nothing_kept
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing

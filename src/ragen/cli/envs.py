@@ -3,8 +3,13 @@
 import argparse
 import inspect
 import re
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ragen.envs import Environment
 
 OVERRIDES: str | None = None
 
@@ -31,7 +36,16 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         found = find_environment({"name": args.name})
         cls, settings, about = type(found.make()), found.settings, "an environment of your own"
     text = _plain(inspect.cleandoc(cls.__doc__ or ""))
-    sys.stdout.write("\n\n".join(filter(None, (f"{args.name}: {about}", text, "Settings (--env.NAME VALUE):"))) + "\n")
+    files = "".join(f" --{key} FILE" for key in re.findall(r"needs (env\.\w+)", about))
+    players = "\n".join(("Players beside an agent in its evaluation:", *_players(cls)))
+    parts = (
+        f"{args.name}: {about}",
+        text,
+        players,
+        f"Play it: ragen play {shlex.quote(args.name)}{files}",
+        "Settings (--env.NAME VALUE):",
+    )
+    sys.stdout.write("\n\n".join(filter(None, parts)) + "\n")
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         default = "" if value == field.default else f" (preset; the environment's own default is {field.default!r})"
@@ -40,6 +54,24 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         if meaning := field.description or common.description:
             sys.stdout.write(f"      {meaning}\n")
     return 0
+
+
+def _players(cls: "type[Environment]") -> Iterator[str]:
+    """The floors and the ceiling, in the words of the class: an environment need not be made, it may need a file first."""
+    from ragen.envs import Environment
+
+    yield "  random (the floor): actions drawn evenly"
+    if cls.players is not Environment.players:
+        yield f"  {_first_words(cls.players.__doc__) or 'those of its players()'}"
+    if cls.plan is Environment.plan:
+        yield "  no optimal one: best play is not known"
+    else:
+        yield f"  optimal (the ceiling): {_first_words(cls.plan.__doc__) or 'its plan()'}"
+
+
+def _first_words(documentation: str | None) -> str:
+    """What a docstring says first, as part of a sentence."""
+    return _plain(inspect.cleandoc(documentation or "")).partition("\n\n")[0].replace("\n", " ").rstrip(".")
 
 
 def _plain(text: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
 from ragen.cli.interrupted import nothing_kept
@@ -15,7 +14,10 @@ from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 from ragen.samplers.endpoint import DEFAULT_KEY, Endpoint
 
-OVERRIDES: str | None = _ABOUT
+OVERRIDES: str | None = (
+    "settings that count in an evaluation may follow as --section.key VALUE (docs/settings.md), e.g. --env.max_turns 3\n"
+    "--rollout.context single; any other is refused, with a list of those that count"
+)
 _SHORT = ("episodes", "samples", "temperature", "seed")
 _ENDPOINT = ("key_env", "concurrency", "timeout", "retries", "patience", "body", "price_in", "price_out")
 _ROLLOUT = ("max_new_tokens", "max_trajectory_tokens", "stop_strings", "context", "window", "thinking", "format_penalty")
@@ -66,10 +68,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_evaluation_options(parser: argparse.ArgumentParser) -> None:
     """The short forms of ``eval.*``, and whether reference players play too."""
-    parser.add_argument("--episodes", metavar="N", help="fixed instances (256)")
-    parser.add_argument("--samples", metavar="K", help="episodes an instance; with more than one pass@K is told too (1)")
-    parser.add_argument("--temperature", metavar="T", help="sampling temperature, 0 = greedy (0.5)")
-    parser.add_argument("--seed", metavar="S", help="seed of the instances (1000); the same seed gives the same instances")
+    parser.add_argument("--episodes", metavar="N", help="fixed instances (default: the run's own, or 256)")
+    parser.add_argument("--samples", metavar="K", help="episodes an instance (the run's own, or 1); more: pass@K too")
+    parser.add_argument("--temperature", metavar="T", help="sampling temperature, 0 = greedy (the run's own, or 0.5)")
+    parser.add_argument(
+        "--seed", metavar="S", help="the instances' seed (the run's own, or 1000); same seed, same instances"
+    )
     parser.add_argument(
         "--players", action=argparse.BooleanOptionalAction, default=True, help="play the reference players beside the model"
     )

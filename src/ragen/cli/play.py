@@ -1,22 +1,30 @@
-"""Play an environment in the terminal: the same prompts, rules and penalties an agent gets. Type actions or `a || b`."""
+"""Play an environment in the terminal: the same prompts, rules and penalties an agent gets. Type actions or `a || b`.
+
+A line with the tags of a reply (<answer>…</answer>) is taken as an agent's. Any other is read with good will: brackets may
+be left out, and a near miss is asked again and costs nothing.
+"""
 
 import argparse
+import io
+import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ragen.episode import Completion, StopReason, Turn
+from ragen.cli.typed import how_to, possible, spoken, understood
+from ragen.episode import Completion, EndReason, StopReason, Turn
 from ragen.errors import ConfigError, EnvironmentFault
-from ragen.registry import MANY
 from ragen.text.parser import SEPARATOR, parse_reply
-from ragen.tools.call import CALL, END_CALL, FINAL, Call
 
 if TYPE_CHECKING:
     from ragen.envs import Environment
     from ragen.rollout.runner import EpisodeRunner
-    from ragen.tools import Tool
 
 OVERRIDES: str | None = "settings of the environment may follow as --env.key VALUE (`ragen envs NAME` lists them)"
+LEFT = 130  # the exit status after Ctrl-C, as of any other command
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,100 +59,126 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     )
     rules = Rules(2**31, 2**40, thinking=thinking, format_penalty=config.rollout.format_penalty)
     runner = EpisodeRunner(spec, env, MessageContext(rules.context), rules)
-    best = env.best_success() if runner.end is None else None
-    while runner.end is None:
-        say(f"{runner.context.shown}\n\n{_hint(env)}")
-        typed = _read()
-        if typed is None:
-            say("\nleft.")
-            return 0
-        tools = env.tools()
-        typed = completed(typed, env) if tools is None else called(typed, tools)
-        text = wrapped(typed, thinking=thinking)
-        known = env.forms() if tools is None else ()  # what is wrong with a call, its answer tells
-        unknown = [part for part in parse_reply(text, thinking=thinking).actions if known and env.match(part) is None]
-        runner.apply(Completion((), (), (), text, StopReason.END))
-        if runner.turns and runner.fault is None:
-            say(_told(runner.turns[-1], unknown, known))
+    best = runner.env.best_success() if runner.end is None else None
+    say(_elsewhere(args.env, env, overrides), end="")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    try:
+        while runner.end is None:
+            say(f"{runner.context.shown}\n\n({_left(runner)})\n({how_to(runner.env)}; Ctrl-D leaves)")
+            reply = _reply(runner.env, thinking=thinking)
+            if reply is None:
+                return _leave(runner, 0)
+            say(_played(runner, reply))
+    except KeyboardInterrupt:
+        return _leave(runner, LEFT)
     _ending(runner, best)
+    same = [args.env, *overrides, *(["--no-thinking"] if args.no_thinking else [])]
+    say(f"another instance: ragen play {shlex.join(same)} --seed {args.seed + 1}")
     return 0
 
 
-def completed(typed: str, env: "Environment") -> str:
-    """What was typed as an action: where no action is named, what stands in the brackets of a form will do.
-
-    In a shop ``buy now`` stands for ``click[buy now]`` and, on its search page, ``red shoes`` for ``search[red shoes]``.
-    """
-    if env.match(typed) is not None:
-        return typed
-    verbs = (form.partition("[")[0] for form in env.forms() if form.endswith("]"))
-    return next((action for verb in verbs if env.match(action := f"{verb}[{typed}]") is not None), typed)
-
-
-def wrapped(typed: str, *, thinking: bool) -> str:
-    """What was typed as a reply: bare actions get the tags around them, a full reply stays as it is."""
-    if "<answer>" in typed or "</think>" in typed:
-        return typed
-    if typed.startswith(CALL):
-        return f"{'<think></think>' if thinking else ''}{typed}"
-    return f"{'<think></think>' if thinking else ''}<answer>{typed}</answer>"
-
-
-def called(typed: str, tools: "Sequence[Tool]") -> str:
-    """What was typed, where actions are calls: ``NAME ARGUMENTS`` becomes a call, ``answer TEXT`` the answer's text."""
-    if typed.startswith("<"):
-        return typed
-    name, _, rest = typed.strip().partition(" ")
-    if name == FINAL and rest.strip():
-        return rest.strip()
-    known = {tool.name: tool for tool in tools}
-    return f"{CALL}{known[name].typed(rest.strip()) if name in known else Call(name, {})}{END_CALL}"
-
-
-def say(text: str) -> None:
-    """Print a line."""
-    sys.stdout.write(text + "\n")
+def say(text: str, end: str = "\n") -> None:
+    """Print a text, its long lines wrapped at blanks to the width of the terminal; a file or a pipe gets it as it is."""
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns, 20)
+        text = "\n".join("\n".join(wrapped(line, width)) for line in text.split("\n"))
+    sys.stdout.write(text + end)
     sys.stdout.flush()
 
 
-def _hint(env: "Environment") -> str:
-    """What to type: the prompt above it asks an agent for tags, which a person is spared."""
-    tools = env.tools()
-    if tools is not None:
-        names = ", ".join(f"{tool.name} …" for tool in tools)
-        return f"(here only {f'{names} or ' if names else ''}{FINAL} …, without tags; Ctrl-D leaves)"
-    several = min(env.settings.max_actions, env.settings.max_actions_per_turn) > 1 and len(env.actions()) > 1
-    example = f", or several as {f' {SEPARATOR} '.join(env.actions()[:2])}" if several else ""
-    if any(form.endswith("]") for form in env.forms()):
-        example = ", or only what would stand in its brackets"
-    return f"(here only the action, without tags{example}; Ctrl-D leaves)"
+def wrapped(line: str, width: int) -> list[str]:
+    """A line in pieces of at most ``width`` characters; one that fits stays as it is, blanks included.
+
+    >>> wrapped("[Back to Search] [Next >]", 20)
+    ['[Back to Search]', '[Next >]']
+    """
+    if len(line) <= width:
+        return [line]
+    return textwrap.wrap(line, width, break_on_hyphens=False, replace_whitespace=False) or [""]
 
 
-def _read() -> str | None:
-    """The next line that is not empty; None at the end of the input (or where there is none)."""
-    while sys.stdin is not None:
-        sys.stdout.write("> ")
-        sys.stdout.flush()
-        line = sys.stdin.readline()
-        if not sys.stdin.isatty() and line:
-            sys.stdout.write(line if line.endswith("\n") else line + "\n")
-        if not line or line.strip():
-            return line.rstrip("\n") or None
+def _elsewhere(name: str, env: "Environment", overrides: Sequence[str]) -> str:
+    """Where else this can be played: a shop opens in a browser, too."""
+    from ragen.envs.webshop import WebShop
+
+    if not isinstance(env, WebShop):
+        return ""
+    chosen = [] if name == "webshop" else ["--env", name]
+    browser = shlex.join(["ragen", "shop", *chosen, *overrides])
+    return f"(the same shop in a browser: {browser}; in fewer words: --env.observation compact)\n\n"
+
+
+def _left(runner: "EpisodeRunner[Any]") -> str:
+    """What the budgets leave: of turns and actions, and how many of these a turn takes."""
+    settings = runner.env.settings
+    turns, actions = settings.max_turns - len(runner.turns), settings.max_actions - runner.actions_used
+    return f"turns left: {turns}, actions left: {actions}, at most {min(actions, settings.max_actions_per_turn)} a turn"
+
+
+def _reply(env: "Environment", *, thinking: bool) -> str | None:
+    """The reply that is typed, asked for again after near misses; None at the end of the input."""
+    while (line := _read()) is not None:
+        typed = understood(line, env, thinking=thinking)
+        if typed.reply is not None:
+            return typed.reply
+        say(f"— nothing was played: {typed.problem}")
     return None
 
 
-def _told(turn: Turn, unknown: Sequence[str], known: Sequence[str]) -> str:
-    """What a turn did and paid; of what was typed in vain, the words and those that would have counted."""
+def _read() -> str | None:
+    """The next line that is not blank; None at the end of the input (or where there is none)."""
+    while sys.stdin is not None:
+        typing = sys.stdin.isatty()
+        if typing:
+            with suppress(ImportError):
+                import readline  # noqa: F401 (its import is what gives `input` a history and keys to edit with)
+        try:
+            line = input("> ")
+        except EOFError:
+            return None
+        if not typing:
+            say(line)
+        if line.strip():
+            return line
+    return None
+
+
+def _played(runner: "EpisodeRunner[Any]", reply: str) -> str:
+    """Play a reply; what it did and paid, and of what was typed in vain the words and what would have counted."""
+    env = runner.env
+    calls = env.tools() is not None  # what is wrong with a call, its answer tells
+    unknown = [] if calls else [part for part in _parts(runner, reply) if env.match(part) is None]
+    here = "" if calls else possible(env)
+    runner.apply(Completion((), (), (), reply, StopReason.END))
+    if runner.fault is not None:
+        return ""
+    turn = runner.turns[-1]
+    return _told(turn, [spoken(call) for call in turn.actions] if calls else turn.actions, unknown, here)
+
+
+def _parts(runner: "EpisodeRunner[Any]", reply: str) -> tuple[str, ...]:
+    return parse_reply(reply, thinking=runner.rules.thinking).actions
+
+
+def _told(turn: Turn, done: Sequence[str], unknown: Sequence[str], here: str) -> str:
     penalty = f" and {turn.penalty:g} for the format" if turn.penalty else ""
-    done = f" {SEPARATOR} ".join(turn.actions) if turn.actions else "nothing"
-    listed = f"the actions are: {', '.join(known[:MANY])}{', …' if len(known) > MANY else ''}"
     why = ""
     if unknown:
         typed = ", ".join(f"'{word}'" for word in unknown)
-        why = f" ({typed} {'is no action' if len(unknown) == 1 else 'are no actions'}; {listed})"
-    elif not turn.valid and known:
-        why = f" (no action was named; {listed})"
-    return f"— did {done}: reward {turn.reward:g}{penalty}{why}\n"
+        why = f" ({typed} {'is no action' if len(unknown) == 1 else 'are no actions'}; {here})"
+    elif not turn.valid and here:
+        why = f" (no action was named; {here})"
+    elif ignored := turn.info.get("ignored_actions", 0):
+        why = f" (beyond the limit of a turn, not played: {ignored})"
+    return f"— did {f' {SEPARATOR} '.join(done) or 'nothing'}: reward {turn.reward:g}{penalty}{why}\n"
+
+
+def _leave(runner: "EpisodeRunner[Any]", status: int) -> int:
+    """Say what was played so far, in the middle of an episode."""
+    turns, paid = len(runner.turns), sum(sum(turn.parts) for turn in runner.turns)
+    say("\nleft" + (f" after turn {turns}, total {round(paid, 9):g}." if turns else "."))
+    return status
 
 
 def _ending(runner: "EpisodeRunner[Any]", best: float | None) -> None:
@@ -154,6 +188,8 @@ def _ending(runner: "EpisodeRunner[Any]", best: float | None) -> None:
     last = played.turns[-1].info.get("next_observation", "")
     if last:
         say(f"{last}\n")
-    say(f"{'success' if played.success else 'no success'} · end: {played.end.value} · total {played.total_return:g}")
+    spent = f" (no {'turns' if len(played.turns) >= runner.env.settings.max_turns else 'actions'} left)"
+    end = f"{played.end.value}{spent if played.end is EndReason.BUDGET else ''}"
+    say(f"{'success' if played.success else 'no success'} · end: {end} · total {played.total_return:g}")
     if best is not None:
         say(f"best play succeeds with probability {best:.2f} from this start")

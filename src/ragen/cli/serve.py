@@ -4,16 +4,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
 from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
-OVERRIDES: str | None = _ABOUT
 COUNTING = (
     *(f"model.{name}" for name in ("device", "dtype", "trust_remote_code")),
     *(f"rollout.{name}" for name in ("max_new_tokens", "max_context", "thinking", "force_think")),
 )  # the settings that a served model reads; what a client's request says goes before
+OVERRIDES: str | None = f"settings may follow as --section.key VALUE: {', '.join(COUNTING)}"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

@@ -24,12 +24,24 @@ S = TypeVar("S", bound=Settings)
 
 def validated(cls: type[S], values: Mapping[str, Any], prefix: str = "") -> S:
     """Build settings from plain values; a wrong one is a ConfigError that names key, value and what is allowed."""
+    for key, value in values.items():
+        if not _is_text(value):
+            raise ConfigError(f"setting '{prefix}{key}' is {value!r:.60}: it holds bytes that are no UTF-8 text")
     try:
         return cls.model_validate(dict(values))  # unlike `cls(**values)`, lets a validator answer with a changed copy
     except ValidationError as error:
         problems = error.errors()
         lines = (_explain(cls, dict(problem), prefix) for problem in problems[:MANY])
         raise ConfigError("\n".join(at_most(lines, len(problems), "settings that are wrong"))) from None
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all texts in a value can be written as UTF-8: wrong bytes on a command line come as lone surrogates."""
+    if isinstance(value, Mapping):
+        return all(_is_text(each) for pair in value.items() for each in pair)
+    if isinstance(value, list | tuple):
+        return all(map(_is_text, value))
+    return not isinstance(value, str) or not re.search("[\ud800-\udfff]", value)
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from ragen.envs.base import OUTER, Environment, EnvSettings, Observation, Step
+from ragen.envs.base import OUTER, Environment, EnvSettings, Observation, Step, plain_word
 from ragen.envs.registry import EnvPreset, environments
+from ragen.episode import LARGEST_REWARD
 from ragen.errors import EnvironmentFault
 from ragen.seeding import SEED_BITS, derive
 
@@ -61,8 +62,15 @@ class BanditSettings(EnvSettings):
     pairs: tuple[tuple[str, str], ...] = Field(
         (("Phoenix", "Dragon"),), min_length=1, description="(low-risk, high-risk) arm names; the instance picks a pair"
     )
-    low_reward: float = Field(0.15, description="what the low-risk arm always pays (0.1 in the paper's released code)")
-    high_reward: float = Field(1.0, description="what the high-risk arm pays when it pays")
+    low_reward: float = Field(
+        0.15,
+        ge=-LARGEST_REWARD,
+        le=LARGEST_REWARD,
+        description="what the low-risk arm always pays (0.1 in the paper's released code)",
+    )
+    high_reward: float = Field(
+        1.0, ge=-LARGEST_REWARD, le=LARGEST_REWARD, description="what the high-risk arm pays when it pays"
+    )
     high_probability: float = Field(0.25, ge=0, le=1, description="how often the high-risk arm pays")
 
     @field_validator("pairs")
@@ -70,8 +78,10 @@ class BanditSettings(EnvSettings):
     def _names(cls, pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         for pair in pairs:
             words = [name.strip(OUTER).casefold() for name in pair]
-            if not all(words) or words[0] == words[1] or any(mark in name for name in pair for mark in ("||", "<", ">")):
-                raise ValueError(f"the arm names {pair!r} must be two different words, without '||', '<' or '>'")
+            if not all(words) or words[0] == words[1] or not all(map(plain_word, pair)):
+                raise ValueError(
+                    f"the arm names {pair!r} must be two different words, printable, without '||', '<', '>' and outer blanks"
+                )
         return pairs
 
     @model_validator(mode="after")

@@ -21,11 +21,17 @@ OUTER = string.whitespace + string.punctuation + "“”‘’«»"
 
 def _distinct_words(words: tuple[str, ...]) -> tuple[str, ...]:
     plain = {word.strip(OUTER).casefold() for word in words}
-    if len(plain) != len(words) or "" in plain or any(mark in word for mark in ("||", "<", ">") for word in words):
+    if len(plain) != len(words) or "" in plain or not all(map(plain_word, words)):
         raise ValueError(
-            f"{len(words)} words that differ by more than case and outer punctuation are needed, without '||', '<' or '>'"
+            f"{len(words)} words that differ by more than case and outer punctuation are needed, printable, without '||', "
+            "'<', '>' and outer blanks"
         )
     return words
+
+
+def plain_word(word: str) -> bool:
+    """Whether a name can stand in a prompt and a reply: on one line, all of it to be seen, with no mark of a reply."""
+    return word.isprintable() and word == word.strip() and not any(mark in word for mark in ("||", "<", ">"))
 
 
 def action_problem(word: object) -> str | None:
@@ -71,6 +77,8 @@ class Observation:
 class Step:
     """The answer to one action.
 
+    ``observation`` is the state as it now is: it is shown again after a turn in which nothing was done. ``told`` is what
+    this action has to say beside it (why it was refused, what it came to): it is shown once, above the state.
     ``terminated`` (the task itself ended) and ``truncated`` (cut from outside the task) are never one flag. ``info`` may
     carry the bools ``success`` (default: the environment's), ``action_is_valid`` and ``action_is_effective`` (the state
     changed; default: True).
@@ -81,6 +89,12 @@ class Step:
     terminated: bool
     truncated: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    told: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What the agent is shown after this action alone."""
+        return "\n".join(filter(None, (self.told, self.observation)))
 
 
 class Environment(ABC):

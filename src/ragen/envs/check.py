@@ -81,7 +81,7 @@ def _transcript(env: Guarded, first: Any, seed: int) -> list[Any]:
     log: list[Any] = [first.text, env.actions(), env.forms(), env.instructions(), env.content(), env.anchor(), env.success]
     for action, step in _moves(env, seed):
         flags = [step.info.get(flag) for flag in FLAGS]
-        answer = (action, step.observation, step.reward, step.terminated, step.truncated)
+        answer = (action, step.told, step.observation, step.reward, step.terminated, step.truncated)
         log.append((*answer, flags, env.success, env.anchor()))
     return log
 

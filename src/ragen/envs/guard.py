@@ -51,6 +51,7 @@ class Guarded(Environment):
         if not isinstance(step, Step):
             raise self._broken(what, "a ragen Step", step)
         self._text(f"{what}: an observation", step.observation)
+        self._text(f"{what}: told", step.told)
         if not isinstance(step.info, Mapping):
             raise self._broken(f"{what}: info", "a mapping", step.info)
         info = self._call(f"{what}: info", lambda: dict(step.info))

@@ -90,6 +90,8 @@ class Optimizer:
             for group, (peak, of_actor) in zip(self.adam.param_groups, self._peaks, strict=True):
                 group["lr"] = peak * self._factor(self.actor_steps if of_actor else self.steps)
             self.adam.step()
+            # torch's fused kernels do not count as a write, and copies of the weights are renewed where one was written
+            torch.autograd.graph.increment_version(p for p in self.parameters.values() if p.grad is not None)
         self.zero_grad()
         self._count(bad)
         return Step(float(norms[0]), skipped=bad is not None)

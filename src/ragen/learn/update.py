@@ -76,15 +76,16 @@ def update(
                 terms = accumulate(policy, mini, tables, loss, untouched=untouched, critic_only=critic_only, share=share)
                 if imitation is not None:
                     _imitate(policy, imitation, imitation.part(index, len(minis)), microbatch_tokens, terms)
-                non_finite += not _step(optimizer, terms, sums)
+                non_finite += not _step(optimizer, terms, sums, with_norm=not critic_only)
     return _stats(batch, tables, learned, sums, optimizer, non_finite, imitation)
 
 
-def _step(optimizer: Optimizer, terms: Terms, sums: Mapping[str, list[float]]) -> bool:
-    """Take the step and note its numbers; False where it was left out."""
+def _step(optimizer: Optimizer, terms: Terms, sums: Mapping[str, list[float]], *, with_norm: bool) -> bool:
+    """Take the step and note its numbers, the policy's gradient norm where it has one; False where it was left out."""
     step = optimizer.step({"loss": terms.scalars["loss"]})
     if not step.skipped:
-        for name, value in ({"grad_norm": step.grad_norm} | terms.metrics()).items():
+        norm = {"grad_norm": step.grad_norm} if with_norm else {}
+        for name, value in (norm | terms.metrics()).items():
             sums[name].append(value)
     return not step.skipped
 

@@ -68,7 +68,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "update/replay_ratio_max": "largest such ρ",
         "update/replay_ess": "effective sample size of replayed tokens, (Σρ)² / (N Σρ²): 1 = as good as fresh",
         "update/entropy": "mean entropy (nats) of the learner's distribution over trained tokens",
-        "update/grad_norm": "gradient norm before clipping, mean over optimiser steps",
+        "update/grad_norm": "gradient norm before clipping, mean over optimiser steps; none while only the critic learns",
         "update/explained_variance": "1 − Var(target − V) / Var(target) of the critic over sampled tokens",
         "update/value_loss": "value loss (before its coefficient), mean over optimiser steps",
         "update/optimizer_steps": "optimiser steps taken in this training step",

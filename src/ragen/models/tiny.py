@@ -140,7 +140,7 @@ def _episode_texts(env: Environment, thinking: bool, name: str) -> Iterator[str]
             reward=step.reward,
             invalid=("jump",) if index % 2 else (),
             valid_format=index % 3 > 0,
-            observation=step.observation,
+            observation=step.shown,
             actions_left=settings.max_actions - 1,
             turns_left=settings.max_turns - 1,
         )

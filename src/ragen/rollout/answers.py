@@ -19,7 +19,7 @@ def answers(env: Environment, reply: Reply, choice: Choice, steps: Sequence[Step
     unmade = set(choice.invalid)
     for raw in reply.actions:
         if raw not in unmade and executed < len(steps):
-            lines.append(steps[executed].observation)
+            lines.append(steps[executed].shown)
             executed += 1
         elif spare == 0:
             break

@@ -1,5 +1,6 @@
 """One episode, turn by turn: what the policy is shown, what its reply does, and why the episode ends."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
@@ -113,6 +114,7 @@ class EpisodeRunner(Generic[C]):
         if self.task.tools:
             self.task = replace(self.task, tools_shown=context.offer(self.task.tools))
         self._question = begun.observation if self.task.tools is not None else ""
+        self._state = begun.observation
         self._show(first_message(self.task, begun.observation), begun.observation)
 
     @property
@@ -152,8 +154,9 @@ class EpisodeRunner(Generic[C]):
         executed = choice.actions[: len(steps)]
         if told is not None:
             self.observation = told
-        elif steps:
-            self.observation = steps[-1].observation
+        else:
+            self._state = steps[-1].observation if steps else self._state
+            self.observation = "\n".join(filter(None, (*(step.told for step in steps), self._state)))
         info["next_observation"] = self.observation
         score = self.rules.shaping.score(acted.reasoning, executed, valid=choice.valid)
         invalid = len(choice.invalid)
@@ -204,6 +207,8 @@ class EpisodeRunner(Generic[C]):
         score: float | None = None,
     ) -> None:
         shaping, length = self.rules.shaping, completion.length
+        rewards = [step.reward for step in steps]
+        reward = math.fsum(rewards)
         self.actions_used += len(actions)
         self.tokens_used += length
         turn = Turn(
@@ -213,7 +218,8 @@ class EpisodeRunner(Generic[C]):
             observation=self.context.shown,
             actions=actions,
             valid=valid,
-            reward=float(sum(step.reward for step in steps)),
+            reward=reward,
+            rounding=math.fsum([*rewards, -reward]),
             penalty=0.0 if valid else self.rules.format_penalty,
             process_reward=shaping.process_coef * (score or 0.0),
             overlong_penalty=shaping.overlong(length, self.rules.max_new_tokens),

@@ -164,6 +164,7 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "actions": turn.actions,
         "valid": turn.valid,
         "reward": turn.reward,
+        **({"rounding": turn.rounding} if turn.rounding else {}),
         "penalty": turn.penalty,
         "process_reward": turn.process_reward,
         "overlong_penalty": turn.overlong_penalty,
@@ -214,6 +215,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         invalid_actions=record["invalid_actions"],
         anchor=record["anchor"],
         info=record["info"],
+        rounding=_float(record.get("rounding", 0.0)),
     )
 
 

@@ -54,7 +54,8 @@ class HFSampler:
     reuse (``reuses_cache`` is then False). Under bfloat16 transformers runs the float32 weights by autocast, as the learner,
     so both round at the same places; the weights are cast once a collection.
 
-    Llama-type models run through `ragen.models.native` (unless ``native`` is False), exactly as the learner runs them.
+    Llama-type models run through `ragen.models.native` (unless ``native`` is False), exactly as the learner runs them. How
+    a model is run is chosen anew where its modules are others than before (adapters).
 
     ``end_ids`` end a reply and are part of it. Embeddings are never resized and no pad token is needed.
     """
@@ -78,9 +79,15 @@ class HFSampler:
         self._draw = Drawer()
         self._packed = PackedLinears(self._model, dtype)
         self._seen = _fingerprint(self._model)
+        self._native = native
+        self._choose()
+
+    def _choose(self) -> None:
+        """Prove how the model can be run, with the modules that it consists of now."""
+        self._modules = tuple(self._model.modules())
         with _inference(self._model, torch.float32):
-            self._decoder = Decoder.find(self._model) if native else None
-            self._engine: RowEngine[Any] | PlainEngine = choose_engine(self._model, self._decoder, dtype)
+            self._decoder = Decoder.find(self._model) if self._native else None
+            self._engine: RowEngine[Any] | PlainEngine = choose_engine(self._model, self._decoder, self._dtype)
 
     @property
     def reuses_cache(self) -> bool:
@@ -97,6 +104,9 @@ class HFSampler:
             return []
         if _fingerprint(self._model) != self._seen:  # changed in place without ``load``: nothing computed before holds
             self.release()
+        if self._modules != tuple(self._model.modules()):  # adapters were put in, which what was chosen before would miss
+            self.release()
+            self._choose()
         completions: list[Completion | None] = [None] * len(requests)
         finder = StopFinder(self._tokenizer, params.stop_strings) if params.stop_strings else None
         with self._computing():

@@ -82,7 +82,7 @@ class Countdown(Environment):
         expression = self.match(action)
         told = self._try(expression) if expression is not None else "That is no expression."
         info = {"success": self._solved, "action_is_valid": expression is not None, "action_is_effective": self._solved}
-        return Step(f"{told}\n{self._question()}", float(self._solved), terminated=self._solved, info=info)
+        return Step(self._question(), float(self._solved), terminated=self._solved, info=info, told=told)
 
     def actions(self) -> tuple[str, ...]:
         """All expressions of the numbers in their order, without brackets: what a random player tries."""

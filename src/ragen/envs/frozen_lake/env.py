@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from ragen.envs.base import Environment, EnvSettings, FourWords, Observation, Step
 from ragen.envs.facts import Fact, offset_facts, offset_parts, place_fact
 from ragen.envs.frozen_lake.maps import directions, make_lake
-from ragen.envs.frozen_lake.planning import LONGEST_BLOCK, Planner, planner
+from ragen.envs.frozen_lake.planning import Planner, affordable, is_exact, planner
 from ragen.envs.frozen_lake.rules import DOWN, LEFT, RIGHT, UP, Lake, actual_direction, neighbours
 from ragen.errors import EnvironmentFault
 from ragen.seeding import derive, generator
@@ -195,7 +195,7 @@ class FrozenLake(Environment):
     def plan(self) -> tuple[str, ...] | None:
         """A best block of actions for the next turn within the budgets that remain (see ``planning``); None at the end.
 
-        Exact for turns of at most ``LONGEST_BLOCK`` actions. Without a turn counter of its own, it takes each state it was
+        Exact where ``planning.is_exact`` says so. Without a turn counter of its own, it takes each state it was
         asked in, and then left, as the start of a turn that is gone.
         """
         lake, own = self._playing(), self._own
@@ -204,15 +204,17 @@ class FrozenLake(Environment):
         turns, left = own.max_turns - gone, own.max_actions - self._taken
         if self._over or turns <= 0 or left <= 0:
             return None
-        block = self._planner(lake).block(self._cell, turns, left)
+        farthest, most, _ = affordable(*self._budgets())
+        block = self._planner(lake).block(self._cell, min(turns, farthest), min(left, most))
         return tuple(own.action_words[direction] for direction in block)
 
     def best_success(self) -> float | None:
         """The best play's chance to reach the goal from the start within the budgets; None where planning is not exact."""
-        lake, own = self._playing(), self._own
-        if min(own.max_actions_per_turn, own.max_actions) > LONGEST_BLOCK:
+        lake = self._playing()
+        if not is_exact(*self._budgets()):
             return None
-        return self._planner(lake).value(lake.start, own.max_turns, own.max_actions)
+        turns, actions, _ = affordable(*self._budgets())
+        return self._planner(lake).value(lake.start, turns, actions)
 
     def players(self) -> Mapping[str, Callable[[Environment, np.random.Generator], Sequence[str]]]:
         """``blind`` heads straight for the goal along an L (which leg first is random) and ignores holes."""
@@ -232,7 +234,11 @@ class FrozenLake(Environment):
         return self._lake
 
     def _planner(self, lake: Lake) -> Planner:
-        return planner(lake, self._own.success_rate, min(self._own.max_actions_per_turn, self._own.max_actions))
+        return planner(lake, self._own.success_rate, affordable(*self._budgets())[2])
+
+    def _budgets(self) -> tuple[int, int, int, int]:
+        own = self._own
+        return own.size, own.max_turns, own.max_actions, own.max_actions_per_turn
 
     def _render(self, lake: Lake) -> str:
         symbols, size = self._own.symbols, lake.size

@@ -20,6 +20,27 @@ from ragen.envs.frozen_lake.rules import Lake, neighbours, slips
 Array = NDArray[np.float64]
 TIE = 1e-12
 LONGEST_BLOCK = 7  # all 4^7 blocks are tried; longer turns are planned with blocks of this length
+FARTHEST = 64  # turns and actions that are looked ahead
+MOST_WORK = 1e10  # multiplications, some seconds, beyond which shorter blocks are planned
+
+
+def affordable(size: int, turns: int, actions: int, block: int) -> tuple[int, int, int]:
+    """Turns, actions and actions a turn that are planned with: those given, less what nobody could use, where it is exact.
+
+    The tables take about turns · actions · 4^block · size⁴ multiplications.
+    """
+    actions = min(actions, FARTHEST, turns * block)
+    turns = min(turns, FARTHEST, actions)
+    block = min(block, actions, LONGEST_BLOCK)
+    while block > 1 and turns * actions * 4**block * size**4 > MOST_WORK:
+        block -= 1
+    return turns, actions, block
+
+
+def is_exact(size: int, turns: int, actions: int, block: int) -> bool:
+    """Whether these budgets are planned for in full."""
+    needed = min(actions, turns * block)
+    return affordable(size, turns, actions, block) == (min(turns, needed), needed, min(block, needed))
 
 
 class Planner:

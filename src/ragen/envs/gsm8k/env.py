@@ -30,7 +30,9 @@ SAID_NUMBERS = 8  # of a question, that the random player draws from
 class Gsm8kSettings(ToolSettings):
     """Settings of ``Gsm8k``."""
 
-    file: str = Field("", description="problems: train.jsonl or test.jsonl of GSM8K, which are not part of ragen")
+    file: str = Field(
+        "", description="needed: the problems, train.jsonl or test.jsonl of GSM8K, which are not part of ragen"
+    )
     tools: Literal["calculator", "python", "none"] = Field(
         "calculator", description="what may be called: python runs programs in a sandbox (Linux); none = only the answer"
     )
@@ -47,6 +49,9 @@ class Gsm8k(ToolEnvironment):
       signs and units do not matter; of an equation what stands behind the last ``=`` counts; several numbers are wrong.
     - End: with the answer. It never truncates; the budgets are the rollout's.
     - Instances: the instance seed picks a problem of the file; nothing is left to chance.
+
+    Needs ``file``, which is no part of ragen: train.jsonl or test.jsonl of https://github.com/openai/grade-school-math
+    (grade_school_math/data, MIT licence).
 
     With ``python`` a SandboxError is raised where programs cannot be walled in (docs/sandbox.md). The oracle calls for each
     calculation of the file's solution, as far as the budgets allow, then answers. The player ``last_number`` answers the
@@ -167,10 +172,14 @@ def _last_number(env: Environment, rng: np.random.Generator) -> Sequence[str]:
     return (final(env.guess()),)
 
 
-environments.register("gsm8k")(EnvPreset(Gsm8k, "Word problems with a calculator; needs env.file (train.jsonl of GSM8K)"))
+environments.register("gsm8k")(EnvPreset(Gsm8k, "word problems with a calculator; needs env.file (train.jsonl of GSM8K)"))
 environments.register("gsm8k-python")(
-    EnvPreset(Gsm8k, "gsm8k with Python programs in a sandbox instead of the calculator (Linux)", {"tools": "python"})
+    EnvPreset(
+        Gsm8k,
+        "gsm8k with Python programs in a sandbox instead of the calculator (Linux); needs env.file",
+        {"tools": "python"},
+    )
 )
 environments.register("gsm8k-plain")(
-    EnvPreset(Gsm8k, "gsm8k without tools: one answer", {"tools": "none", "max_turns": 1, "max_actions": 1})
+    EnvPreset(Gsm8k, "gsm8k without tools: one answer; needs env.file", {"tools": "none", "max_turns": 1, "max_actions": 1})
 )

@@ -35,7 +35,7 @@ def load_problems(path: str) -> tuple[Problem, ...]:
             "--env.file train.jsonl"
         )
     try:
-        lines = Path(path).expanduser().read_text(encoding="utf-8").split("\n")
+        lines = Path(path).expanduser().read_text(encoding="utf-8-sig").split("\n")
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"env.file {path!r} cannot be read ({reason(error)}): get it from {SOURCE}") from None
     problems = []

@@ -19,6 +19,7 @@ from ragen.errors import EnvironmentFault
 SYMBOLS = "#_O√XPS"
 SYMBOL_NAMES = ("wall", "floor", "target", "box on target", "box", "player", "player on target")
 PLAN_STATES = 200_000
+LONGEST_SOLUTION = 1000  # moves that may be asked of a generated level; no room is large enough for as many
 OPENERS = (
     "I will go",
     "Let me move",
@@ -37,8 +38,12 @@ class SokobanSettings(EnvSettings):
     width: int = Field(6, ge=3, le=40, description="columns, outer walls included")
     height: int = Field(6, ge=3, le=40, description="rows, outer walls included")
     boxes: int = Field(1, ge=1, description="boxes (and targets)")
-    min_moves: int = Field(2, ge=1, description="difficulty: the least optimal solution length, in moves")
-    max_moves: int = Field(10, ge=1, description="difficulty: the greatest optimal solution length, in moves")
+    min_moves: int = Field(
+        2, ge=1, le=LONGEST_SOLUTION, description="difficulty: the least optimal solution length, in moves"
+    )
+    max_moves: int = Field(
+        10, ge=1, le=LONGEST_SOLUTION, description="difficulty: the greatest optimal solution length, in moves"
+    )
     symbols: str = Field(SYMBOLS, description="7 characters: " + ", ".join(SYMBOL_NAMES) + "; blanks between are ignored")
     action_words: FourWords = Field(("Up", "Down", "Left", "Right"), description="words for up, down, left, right")
     hint: Literal["none", "coords", "offset"] = Field(

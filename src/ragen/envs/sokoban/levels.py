@@ -12,13 +12,14 @@ from ragen.errors import ConfigError, reason
 
 FLOOR = " -_"
 GRID = frozenset("#.$*@+" + FLOOR)
+LARGEST = 100  # rows and columns; the largest published levels have some 60
 
 
 @lru_cache(maxsize=16)
 def load_levels(path: str) -> tuple[Level, ...]:
     """All levels of a file, in order; ``ConfigError`` names the file, the level and what is wrong with it."""
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
+        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
     except (OSError, RuntimeError, ValueError) as error:  # no such user in ~user, a NUL, not UTF-8
         raise ConfigError(
             f"env.level_file {path!r} cannot be read ({reason(error)}): give a text file of XSB levels"
@@ -58,9 +59,11 @@ def parse_level(rows: list[str]) -> Level:
     """A level from its rows; shorter rows are filled up.
 
     Floor the player can never reach (outside the walls, for example) becomes wall. Raises ``ConfigError`` unless there are
-    exactly one player, at least one box, and as many targets as boxes.
+    exactly one player, at least one box, as many targets as boxes, and at most LARGEST rows and columns.
     """
     width = max(map(len, rows))
+    if max(width, len(rows)) > LARGEST:
+        raise ConfigError(f"it has {len(rows)} rows and {width} columns: at most {LARGEST} of each can be played")
     text = "".join(row.ljust(width) for row in rows)
     unknown = sorted(set(text) - GRID)
     if unknown:

@@ -179,8 +179,7 @@ class Sudoku(Environment):
 
     def _answer(self, told: str, *, reward: float = 0.0, valid: bool = True, effective: bool = False) -> Step:
         info = {"success": self.success, "action_is_valid": valid, "action_is_effective": effective}
-        text = "\n".join(filter(None, (told, self._render())))
-        return Step(text, reward, terminated=self.success, info=info)
+        return Step(self._render(), reward, terminated=self.success, info=info, told=told)
 
     def _render(self) -> str:
         size = self.settings.size

@@ -113,7 +113,7 @@ def _price(asin: str, pricing: Any) -> tuple[float, str]:
         pricing = [re.sub(r"[^\d.]", "", part) for part in pricing.split("$")[1:]]
     try:
         ends = [float(end) for end in _list("pricing", pricing)][:2]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"'pricing' must be dollars, such as '$9.99' or [9.99, 19.99], got {pricing!r}") from None
     if not all(0 <= end < float("inf") for end in ends):
         raise ValueError(f"'pricing' must be dollars of 0 or more, got {pricing!r}")

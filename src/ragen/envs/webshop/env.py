@@ -256,7 +256,11 @@ def _first(env: Environment, rng: np.random.Generator) -> Sequence[str]:
     return env.naive()
 
 
-environments.register("webshop")(EnvPreset(WebShop, "find and buy what an instruction asks for, in at most 9 actions"))
+environments.register("webshop")(
+    EnvPreset(
+        WebShop, "find and buy what an instruction asks for, in at most 9 actions (products made up, or of env.products)"
+    )
+)
 environments.register("webshop-15")(
     EnvPreset(WebShop, "webshop with the 15 actions of the original's agents", {"max_turns": 15, "max_actions": 15})
 )

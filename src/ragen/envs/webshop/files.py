@@ -62,6 +62,11 @@ def _reading(setting: str, path: str) -> Iterator["_Reader"]:
         raise problem(setting, path, "", f"it cannot be read ({reason(error)})") from None
 
 
+def _words(error: Exception) -> str:
+    """Why no JSON value could be read, where its reader gives no place: depth, or a number with too many digits."""
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number in it has too many digits"
+
+
 class _Reader:
     """A window over the file's text: ``text[at:]`` is what is still to be read of it."""
 
@@ -130,7 +135,7 @@ class _Reader:
             except (ValueError, RecursionError) as error:
                 if len(self.text) - self.at < LONGEST and self.more():
                     continue
-                told = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+                told = error.msg if isinstance(error, json.JSONDecodeError) else _words(error)
                 at_end = getattr(error, "pos", 0) >= len(self.text) - 1 or told.startswith("Unterminated")
                 if at_end and not self.file.read(1):
                     raise self.broken(CUT) from None

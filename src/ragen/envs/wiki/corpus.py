@@ -36,7 +36,7 @@ def asked_documents(path: str, kinds: tuple[Kind, ...]) -> tuple[Document, ...]:
 
 def _documents(path: str) -> Iterator[Document]:
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
+        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"env.file {path!r} cannot be read ({reason(error)}): give {FORM}, or leave env.file out for made-up articles"

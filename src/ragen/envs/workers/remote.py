@@ -138,4 +138,4 @@ class Remote(Guarded):
 def _core(value: Observation | Step) -> tuple[object, ...]:
     if isinstance(value, Observation):
         return (value.text,)
-    return value.observation, value.reward, value.terminated, value.truncated
+    return value.told, value.observation, value.reward, value.terminated, value.truncated
