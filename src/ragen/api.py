@@ -147,9 +147,7 @@ def evaluate_api(
     Raises:
         RagenError: with what to do next, for anything a user can mend.
     """
-    endpoint = api if isinstance(api, Endpoint) else Endpoint(api)
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError(f"the model is {model!r}: give the name that it has at the endpoint")
+    endpoint = _endpoint(api, model)
     config = load_config(source if source is not None else {}, with_env(settings, env))
     if config.eval.episodes < 1:
         raise ConfigError("eval.episodes is 0: set it to 1 or more to evaluate")
@@ -159,17 +157,22 @@ def evaluate_api(
         check_workers(config, (world,))
         asked = evaluation_settings(world, config, endpoint, model)
         with EvaluationDirectory.begun(root, name or default_name(model, world.name), asked) as evaluation:
-            told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
+            planned, label = config.eval.episodes * config.eval.samples, f"{model} at {endpoint.host}"
+            told.on_phase(f"evaluate {model} on {world.name}", planned)
             told.on_message(f"episodes are kept in {evaluation.path}: the same command goes on after a stop")
-            label = f"{model} at {endpoint.host}"
-            try:
+            with evaluation.telling_what_is_kept(planned):
                 report = evaluate_endpoint(
                     sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
                 )
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(evaluation.kept(config.eval.episodes * config.eval.samples)) from None
             told.on_eval(world.name, report)
     return report
+
+
+def _endpoint(api: str | Endpoint, model: object) -> Endpoint:
+    """The endpoint; ConfigError for a ``model`` that can be no name there."""
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"the model is {model!r}: give the name that it has at the endpoint")
+    return api if isinstance(api, Endpoint) else Endpoint(api)
 
 
 def with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:

@@ -187,7 +187,7 @@ def test_rows_without_messages_are_told(mini: Path, tmp_path: Path) -> None:
     data.write_text(line() + '{"messages": null}\n')
     heard = Heard()
     assert len(taught(settings(mini, data), heard)) == 1
-    assert heard.messages[0].startswith("warm-up: 1 rows without messages")
+    assert heard.messages[0].startswith("warm-up: 1 row without messages")
 
 
 @pytest.mark.parametrize("name", ["~nosuch/x.jsonl", "loop.jsonl", "a" * 300 + ".jsonl", "a\0b.jsonl", "nothing.parquet"])
