@@ -82,6 +82,10 @@ def test_the_largest_uniform_number_skips_a_tail_of_zeros():
         ({"min_p": 0.2}, [0, 1, 2, 3]),
         ({"top_k": 3, "top_p": 0.75}, [0, 1]),  # after top-k the masses are .4/.85 and .7/.85
         ({"top_p": 1e-9}, [0]),
+        ({"top_p": 1e-320}, [0]),  # 0 in float32
+        ({"top_k": 3, "top_p": 5e-324}, [0]),
+        ({"min_p": 1e-320}, [0, 1, 2, 3, 4]),
+        ({"min_p": float(np.nextafter(1, 0))}, [0]),  # 1 in float32
     ],
 )
 def test_truncated_sampling_has_the_renormalised_distribution(params, kept):

@@ -33,7 +33,7 @@ class Usage:
     """What replies cost: counts of HTTP requests, and tokens as the endpoint tells them.
 
     ``completion_tokens`` include ``reasoning_tokens``; ``prompt_tokens`` include ``cached_tokens``. ``untold`` counts
-    answers without a token count.
+    answers that tell no token count.
     """
 
     requests: int = 0

@@ -90,8 +90,9 @@ def _truncate(e: Tensor, total: Tensor, params: SamplingParams) -> bool:
         total = e.sum(-1)
     if params.top_p < 1:
         ordered, index = e.sort(dim=-1, descending=True)
-        above = ordered.cumsum(-1) - ordered  # mass before each token; the first is always kept
-        e.scatter_(1, index, ordered.masked_fill_(above >= params.top_p * total[:, None], 0.0))
+        dropped = ordered.cumsum(-1) - ordered >= params.top_p * total[:, None]  # by the mass before each token
+        dropped[:, 0] = False  # the best stays, also where top_p is 0 in float32
+        e.scatter_(1, index, ordered.masked_fill_(dropped, 0.0))
     if params.min_p > 0:
         e.masked_fill_(e < params.min_p, 0.0)
     return any(before)
