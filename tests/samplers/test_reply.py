@@ -1,6 +1,7 @@
 """What each form of an answer means (the table of ragen.samplers.reply)."""
 
 import json
+import math
 from contextlib import suppress
 
 import pytest
@@ -10,9 +11,11 @@ from tests.endpoint_server import completion
 
 from ragen.episode import StopReason
 from ragen.samplers.chat import Usage
+from ragen.samplers.endpoint import Endpoint
 from ragen.samplers.reply import NoReply, read_reply, read_usage
 from ragen.text.parser import parse_reply
 
+ENDPOINT = Endpoint("http://127.0.0.1:9/v1", price_in=1.0, price_out=2.0)
 GOOD = "<think>a</think><answer>Up</answer>"
 
 
@@ -113,9 +116,21 @@ def test_usage_as_told_and_where_it_is_not():
     }
     assert read_usage({"usage": told}) == Usage(prompt_tokens=9, cached_tokens=4, completion_tokens=7, reasoning_tokens=3)
     assert read_usage({}) == Usage(untold=1)
-    assert (
-        read_usage({"usage": {"prompt_tokens": "many", "completion_tokens": -1, "prompt_tokens_details": None}}) == Usage()
+    assert read_usage({"usage": {"prompt_tokens": 9}}) == Usage(prompt_tokens=9, untold=1)
+    assert read_usage({"usage": {**told, "prompt_tokens_details": None, "completion_tokens_details": [3]}}) == Usage(
+        prompt_tokens=9, completion_tokens=7
     )
+
+
+@pytest.mark.parametrize("count", ["many", "7", -1, 10**12 + 1, 10**400, math.nan, math.inf, 1.5, True, None, [7], {}])
+def test_what_cannot_be_a_number_of_tokens_is_told_as_none(count):
+    """10^400 tokens ended an evaluation with prices in an OverflowError; others counted as 0 without a word."""
+    for name in ("prompt_tokens", "completion_tokens"):
+        told = read_usage({"usage": {"prompt_tokens": 9, "completion_tokens": 7, name: count}})
+        assert told == Usage(**({"prompt_tokens": 9, "completion_tokens": 7} | {name: 0}), untold=1)
+        assert ENDPOINT.cost(told.prompt_tokens, told.completion_tokens) <= 2e-5
+    details = {"prompt_tokens_details": {"cached_tokens": count}, "completion_tokens_details": {"reasoning_tokens": count}}
+    assert read_usage({"usage": {"prompt_tokens": 10**12, "completion_tokens": 0, **details}}) == Usage(prompt_tokens=10**12)
 
 
 JSON = st.recursive(

@@ -24,6 +24,7 @@ from ragen.text.parser import END_THINK, THINK
 
 LENGTH = ("length", "max_tokens")
 BROKEN_OFF = ("content_filter", "abort", "aborted", "error", "cancelled", "insufficient_system_resource")
+MOST_TOKENS = 10**12  # of one answer; a larger count is none, and might not even be a float
 ENDED = ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "tool_calls", "function_call", None)
 
 
@@ -32,16 +33,18 @@ class NoReply(Exception):
 
 
 def read_usage(body: Any) -> Usage:
-    """The tokens that an answer says it cost; ``untold`` where it does not say."""
+    """The tokens that an answer says it cost; ``untold`` where it does not say both what was sent and what was sampled."""
     told = body.get("usage") if isinstance(body, Mapping) else None
     if not isinstance(told, Mapping):
         return Usage(untold=1)
     prompt, completion = _part(told, "prompt_tokens_details"), _part(told, "completion_tokens_details")
+    sent, sampled = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
     return Usage(
-        prompt_tokens=_count(told, "prompt_tokens"),
-        cached_tokens=_count(prompt, "cached_tokens"),
-        completion_tokens=_count(told, "completion_tokens"),
-        reasoning_tokens=_count(completion, "reasoning_tokens"),
+        prompt_tokens=sent or 0,
+        cached_tokens=_count(prompt, "cached_tokens") or 0,
+        completion_tokens=sampled or 0,
+        reasoning_tokens=_count(completion, "reasoning_tokens") or 0,
+        untold=int(sent is None or sampled is None),
     )
 
 
@@ -108,6 +111,7 @@ def _part(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _count(values: Mapping[str, Any], name: str) -> int:
+def _count(values: Mapping[str, Any], name: str) -> int | None:
+    """A number of tokens; None for what cannot be one."""
     found = values.get(name)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else 0
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= MOST_TOKENS else None
