@@ -10,6 +10,7 @@ from tests.serving.conftest import running
 from ragen.episode import StopReason
 from ragen.errors import TrainingError
 from ragen.samplers.base import SamplingParams
+from ragen.serving.conversation import Conversations
 from ragen.text.chat import ChatRenderer
 
 WORDS = "<think>go Up</think><answer>Up</answer>"
@@ -197,6 +198,51 @@ def test_every_refusal_has_its_reason_in_the_protocol_s_form(scripted: Any, chat
     assert len(sampler.calls) == 1
     codes = [json.loads(text)["error"]["code"] for _, text, _ in answers]
     assert [i for i, code in enumerate(codes) if code == "context_length_exceeded"] == [27, 28]
+
+
+@pytest.mark.parametrize("system", [[], [{"role": "system", "content": "s"}]])
+def test_a_conversation_that_outgrows_the_context_is_given_up_on_at_once(
+    scripted: Any, chatml_tokenizer: Any, monkeypatch: pytest.MonkeyPatch, system: list[Any]
+) -> None:
+    """100,001 messages of one letter kept the server busy for minutes, and with it everybody else."""
+    served, _ = scripted(ids_of(chatml_tokenizer, WORDS))
+    extended, extend = list[int](), ChatRenderer.extend
+
+    def counting(renderer: ChatRenderer, completion: Any, message: str) -> tuple[int, ...]:
+        added = extend(renderer, completion, message)
+        extended.append(len(completion.token_ids) + len(added))
+        return added
+
+    monkeypatch.setattr(ChatRenderer, "extend", counting)
+    messages = [{"role": ("user", "assistant")[i % 2], "content": "x"} for i in range(50_001)]
+    with running(served) as client:
+        status, text, _ = client.send("POST", "/v1/chat/completions", {"messages": system + messages})
+    error = json.loads(text)["error"]
+    assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", "messages")
+    assert "there are more than 400 in the messages" in error["message"]
+    assert sum(extended[:-1]) <= 400
+
+
+def test_others_are_answered_while_a_large_request_is_read(
+    scripted: Any, chatml_tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, _ = scripted(ids_of(chatml_tokenizer, WORDS))
+    begun, answered, prompt, statuses = threading.Event(), threading.Event(), Conversations.prompt, list[int]()
+
+    def slow(conversations: Conversations, messages: Any, max_context: int) -> tuple[int, ...]:
+        begun.set()
+        assert answered.wait(30)
+        return prompt(conversations, messages, max_context)
+
+    monkeypatch.setattr(Conversations, "prompt", slow)
+    with running(served) as client:
+        large = threading.Thread(target=lambda: statuses.append(client.send("POST", "/v1/chat/completions", {"messages": ASK})[0]))
+        large.start()
+        assert begun.wait(30)
+        assert client.send("GET", "/health")[0] == 200
+        answered.set()
+        large.join()
+    assert statuses == [200]
 
 
 def test_a_system_message_is_refused_where_the_template_has_no_place_for_one(scripted: Any, make_tokenizer: Any) -> None:

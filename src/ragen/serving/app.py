@@ -19,7 +19,7 @@ from ragen.episode import Completion
 from ragen.samplers.draw import decode
 from ragen.seeding import derive
 from ragen.serving.conversation import Conversations
-from ragen.serving.protocol import ChatCall, Choice, RequestError, answer, chunk, logprobs, read_call, usage
+from ragen.serving.protocol import ChatCall, Choice, RequestError, answer, chunk, logprobs, read_call, too_long, usage
 from ragen.serving.worker import Job, Worker
 
 LARGEST_BODY = 4 << 20  # bytes
@@ -52,7 +52,10 @@ def build_app(served: Served) -> Starlette:
             await asyncio.to_thread(served.worker.stop)
 
     async def complete(request: Request) -> Response:
-        return await _complete(served, await _json(request))
+        data = await _body(request)
+        # reading and encoding a large request takes seconds, in which the loop serves others
+        call, context = await asyncio.to_thread(_understood, served, data)
+        return await _complete(served, call, context)
 
     async def models(request: Request) -> Response:
         card = {"id": served.name, "object": "model", "created": 0, "owned_by": "ragen", "max_model_len": served.max_context}
@@ -95,7 +98,7 @@ def _error(error: RequestError) -> JSONResponse:
     return JSONResponse(error.body(), error.status, {"Retry-After": "1"} if error.status == 429 else None)
 
 
-async def _json(request: Request) -> Any:
+async def _body(request: Request) -> bytes:
     """The body; only as application/json, which a foreign web page cannot send here without being asked for permission."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RequestError("the content type must be application/json", status=415)
@@ -104,17 +107,22 @@ async def _json(request: Request) -> Any:
         data += piece
         if len(data) > LARGEST_BODY:
             raise RequestError(f"the body is larger than {LARGEST_BODY} bytes", status=413)
+    return bytes(data)
+
+
+def _understood(served: Served, data: bytes) -> tuple[ChatCall, tuple[int, ...]]:
+    """What a body asks for, and the ids that the reply is to follow."""
     try:
-        return json.loads(data)
+        body = json.loads(data)
     except (ValueError, RecursionError):
         raise RequestError("the body is not valid JSON") from None
-
-
-async def _complete(served: Served, body: Any) -> Response:
     call = read_call(body, served.name)
     if call.choices > served.rows:
         raise RequestError(f"'n' is {call.choices}; this server samples at most {served.rows} replies at once", param="n")
-    context = served.conversations.prompt(call.messages)
+    return call, served.conversations.prompt(call.messages, served.max_context)
+
+
+async def _complete(served: Served, call: ChatCall, context: tuple[int, ...]) -> Response:
     limit = _limit(served, call, len(context))
     loop, events = asyncio.get_running_loop(), asyncio.Queue[Event]()
 
@@ -141,13 +149,7 @@ def _limit(served: Served, call: ChatCall, length: int) -> int:
     wanted = call.max_tokens
     room = served.max_context - length
     if room < 1 or (wanted is not None and wanted > room):
-        raise RequestError(
-            f"this model's maximum context length is {served.max_context} tokens, but there are {length} in the messages"
-            + (f" and {wanted} in the completion" if wanted is not None else "")
-            + ": shorten one of them",
-            code="context_length_exceeded",
-            param="messages",
-        )
+        raise too_long(served.max_context, str(length), wanted)
     return min(room, served.max_new_tokens) if wanted is None else wanted
 
 

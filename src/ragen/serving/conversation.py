@@ -8,7 +8,7 @@ from typing import Any
 from ragen.episode import Completion, StopReason
 from ragen.errors import TemplateError
 from ragen.samplers.chat import Message
-from ragen.serving.protocol import RequestError
+from ragen.serving.protocol import RequestError, too_long
 from ragen.text.chat import ChatRenderer
 from ragen.text.parser import THINK
 
@@ -31,8 +31,12 @@ class Conversations:
             self._with_system, self._no_system = self.renderer, str(error)
         self._sampled: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
-    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The ids before the reply to ``messages`` (as ``read_call`` checked them); RequestError where there are none."""
+    def prompt(self, messages: Sequence[Message], max_context: int) -> tuple[int, ...]:
+        """The ids before the reply to ``messages`` (as ``read_call`` checked them).
+
+        Raises RequestError where there are none, and as soon as there are more than ``max_context`` with messages left: what
+        a request costs is bounded by the context, however many messages it holds.
+        """
         system = messages[0].content if messages[0].role == "system" else None
         turns = messages if system is None else messages[1:]
         if system is not None and self._no_system:
@@ -44,12 +48,15 @@ class Conversations:
                 "continued: send one user message",
                 param="messages",
             )
-        ids = renderer.open(turns[0].content, system)
+        ids = list(renderer.open(turns[0].content, system))
         for i in range(1, len(turns), 2):
+            if len(ids) > max_context:
+                raise too_long(max_context, f"more than {max_context}")
             reply = self._reply_ids(renderer, turns[i - 1].content, turns[i].content)
             zeros = (0.0,) * len(reply)
-            ids += reply + renderer.extend(Completion(reply, zeros, zeros, "", StopReason.END), turns[i + 1].content)
-        return ids
+            ids += reply
+            ids += renderer.extend(Completion(reply, zeros, zeros, "", StopReason.END), turns[i + 1].content)
+        return tuple(ids)
 
     def remember(self, message: str, text: str, ids: tuple[int, ...]) -> None:
         """Keep what was sampled in reply to ``message`` and told as ``text``."""

@@ -134,6 +134,17 @@ def read_call(body: Any, served: str) -> ChatCall:
     )
 
 
+def too_long(max_context: int, length: str, wanted: int | None = None) -> RequestError:
+    """The error of a request whose messages have ``length`` tokens and leave no room for a reply of ``wanted``."""
+    return RequestError(
+        f"this model's maximum context length is {max_context} tokens, but there are {length} in the messages"
+        + (f" and {wanted} in the completion" if wanted is not None else "")
+        + ": shorten one of them",
+        code="context_length_exceeded",
+        param="messages",
+    )
+
+
 def _invalid(error: ValidationError) -> RequestError:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
