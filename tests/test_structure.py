@@ -25,6 +25,12 @@ def test_files_and_functions_are_small(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno < 50, f"{node.name} is longer than 50 lines"
 
 
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.parent.name == "cli"], ids=lambda path: path.stem)
+def test_commands_write_through_output_so_that_no_words_reach_a_terminal_raw(path: Path) -> None:
+    raw = re.findall(r"\bprint\(|std(?:out|err)\.write\(", path.read_text().replace("console.print(", ""))
+    assert not raw or path.stem in ("output", "waiting"), raw
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
 def test_nothing_unsafe_or_left_over(path: Path) -> None:
     text = path.read_text()

@@ -1,6 +1,7 @@
 """How numbers and choices are put into the words that a person reads."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 
 
@@ -29,3 +30,15 @@ def at_temperature(value: float) -> str:
     ('T = 0.5', 'T not told')
     """
     return "T not told" if math.isnan(value) else f"T = {value:g}"
+
+
+def printable(text: str) -> str:
+    r"""Text that cannot steer or break a terminal: control characters (not newline, tab) and surrogates are spelled out.
+
+    >>> printable("HTTP 400: \x1b[2J no")
+    'HTTP 400: \\x1b[2J no'
+    """
+    if text.isprintable():
+        return text
+    hidden = ("Cc", "Cf", "Cs")
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in hidden else f"\\x{ord(c):02x}" for c in text)

@@ -1,6 +1,7 @@
 """The command line: light start, clear errors, words in the right place."""
 
 import io
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 from ragen.cli import main as entry
 from ragen.cli.arguments import split_overrides
 from ragen.cli.main import COMMANDS, main
+from ragen.cli.output import complain, give, tell
+from ragen.errors import ConfigError, EnvironmentFault, ModelError
 
 LIGHT = [
     ["--help"],
@@ -263,6 +266,34 @@ def test_n7_sigterm_counts_as_ctrl_c_everywhere_and_is_given_back(number, monkey
         signal.signal(signal.SIGINT, inherited)
     assert not left.exists()
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+HOSTILE = "said \x1b[2J\x1b]0;title\x07 \x9b31m \u202e and\r\tmore\n"
+SPELLED = r"said \x1b[2J\x1b]0;title\x07 \x9b31m \x202e and\x0d" + "\tmore\n"
+
+
+@pytest.mark.parametrize("error", [ConfigError, ModelError, EnvironmentFault, KeyboardInterrupt])
+def test_no_message_steers_the_terminal(error, monkeypatch, capsys):
+    """An endpoint's error message cleared the screen; so could what a model, an environment or a file says."""
+
+    def fail(words):
+        logging.getLogger("ragen").warning("%s", HOSTILE)
+        tell(HOSTILE)
+        complain(HOSTILE)
+        raise error(HOSTILE)
+
+    monkeypatch.setattr(entry, "_dispatch", fail)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    main(["envs"])
+    told, complained = capsys.readouterr()
+    assert told == SPELLED
+    assert complained.count(SPELLED) == 3
+    assert {c for c in complained if not c.isprintable()} == {"\n", "\t"}
+
+
+def test_data_is_given_as_it_is(capsys):
+    give(HOSTILE)
+    assert capsys.readouterr().out == HOSTILE
 
 
 def test_a_reader_that_leaves_is_not_an_error():

@@ -21,7 +21,7 @@ def shown(monkeypatch, *, terminal):
     with StudyConsole(Console(file=out, force_terminal=terminal, width=100)) as console:
         console.on_begin({"a": "done", "b": "new", "c": "begun", "d": "busy"}, workers=2, threads=1)
         console.on_progress(Progress(5, 20, ((RUN, 5),), 600.0))
-        console.on_end(RUN, "done")
+        console.on_end(RUN, "done\a")
         console.on_progress(Progress(20, 20, (), None))
         if console._bar is not None:
             console._bar.refresh()
@@ -32,7 +32,7 @@ def shown(monkeypatch, *, terminal):
 def test_states_steps_time_left_and_ends_are_told(monkeypatch, terminal):
     text = shown(monkeypatch, terminal=terminal)
     assert "1 done before, 1 to run, 1 to go on with, 1 in another process; 2 side by side, 1 thread each unless set" in text
-    assert "[1/2] bandit-grpo-seed0-0123456789: done" in text
+    assert "[1/2] bandit-grpo-seed0-0123456789: done\\x07" in text
     assert "1/2 runs" in text
     assert "20/20 steps" in text
     assert ("5/20 steps, about 10 min left" in text) or terminal  # a bar is drawn when its time comes

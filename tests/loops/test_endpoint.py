@@ -287,6 +287,15 @@ def test_ctrl_c_ends_it_at_once_and_keeps_what_was_played(tmp_path: Path) -> Non
     assert not Path("evals/e/.lock").exists()
 
 
+def test_what_an_endpoint_says_cannot_steer_the_terminal(capfd: Any) -> None:
+    with serving(refusal(400, "\x1b[2J\x9b31m no\x00")) as endpoint:
+        words = ["eval", "--api", endpoint.url, "--model", "m", "--env", "frozen_lake", "--episodes", "2", "--retries", "0"]
+        assert main(words) == 2
+    captured = capfd.readouterr()
+    assert r"HTTP 400: \x1b[2J\x9b31m no\x00" in captured.err
+    assert {c for c in captured.out + captured.err if not c.isprintable()} <= {"\n"}
+
+
 def test_h9_the_key_is_in_no_file_and_no_output(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     answers = [completion(f"{RIGHT} {CANARY} num_tokens"), refusal(500, f"bad {CANARY}"), Answer(f'{{"{CANARY}', 200)]

@@ -130,6 +130,18 @@ def test_messages_are_never_read_as_markup():
     assert "[bold]kept as typed[/bold]" in transcript()
 
 
+@pytest.mark.parametrize("quiet", [True, False])
+def test_messages_and_notes_cannot_steer_the_terminal(quiet):
+    file = io.StringIO()
+    listener = module.make_listener(quiet=quiet, console=Console(file=file, width=120))
+    listener.on_message("an environment said \x1b[2J\x9b31m")
+    listener.on_phase("warm-up \x1b[2J", 3)
+    listener.on_eval("x", Report(notes=("the first said: \x1b]0;title\x07",)))
+    listener.on_end(Result(stopped="stopped \x1b[2J"))
+    assert {c for c in file.getvalue() if not c.isprintable()} == {"\n"}
+    assert r"stopped \x1b[2J" in file.getvalue()
+
+
 def test_a_terminal_gets_a_bar_with_the_time_left(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     text = transcript(terminal=True)

@@ -89,8 +89,8 @@ def test_what_the_filter_left_out_is_not_called_trained():
 
 
 def test_a_failed_episode_shows_the_error():
-    trajectory = Trajectory("bandit", 1, 0, (), EndReason.ERROR, False, error="boom")
-    assert "the environment failed: boom" in printed([StoredTrajectory(None, trajectory)])
+    trajectory = Trajectory("bandit", 1, 0, (), EndReason.ERROR, False, error="boom \x1b[2J")
+    assert r"the environment failed: boom \x1b[2J" in printed([StoredTrajectory(None, trajectory)])
 
 
 def test_text_cannot_steer_the_terminal_or_the_markup():

@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
+from ragen.cli.output import tell
 from ragen.cli.waiting import LOADING, doing
 from ragen.wording import counted
 
@@ -110,5 +111,5 @@ def _environments() -> None:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    tell(line + "\n")
     sys.stdout.flush()

@@ -3,7 +3,6 @@
 import argparse
 import csv
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from ragen.cli.early import check_environment
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
 from ragen.cli.evaluate import OVERRIDES as _ABOUT
 from ragen.cli.interrupted import nothing_kept
+from ragen.cli.output import give, tell
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing
 from ragen.wording import at_temperature, counted
@@ -61,7 +61,10 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         compared = compare(args.models, words, source=args.preset, players=args.players, listener=listener)
     text = json.dumps(plain(record(compared)), indent=1, ensure_ascii=False) + "\n"
     lines = [*summary(compared), *(instance_lines(compared) if args.instances else [])]
-    sys.stdout.write(text if args.json == "-" else "\n".join(lines) + "\n")
+    if args.json == "-":
+        give(text)
+    else:
+        tell("\n".join(lines) + "\n")
     _write(compared, text, out, table)
     return 0
 

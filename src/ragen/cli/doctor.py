@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import refuse_model
+from ragen.cli.output import tell
 from ragen.cli.waiting import LOADING, doing
 from ragen.errors import RagenError
 from ragen.wording import counted
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         worst = max(worst, int(finding.state == "bad"))
         first, *more = finding.said.splitlines() or [""]
         lines = [f"{_MARK[finding.state]} {finding.what + ':':<14} {first}", *(" " * 20 + line for line in more)]
-        sys.stdout.write("\n".join(lines) + "\n")
+        tell("\n".join(lines) + "\n")
         sys.stdout.flush()
     return worst
 
@@ -182,8 +183,9 @@ def _preview(tokenizer: Any, renderer: Any, *, thinking: bool) -> str:
     """Two scripted turns as they would train: what stands in ⟦ ⟧ carries loss."""
     from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
     from ragen.rollout.segments import segments
-    from ragen.runs.view import CLOSE, OPEN, printable, spans
+    from ragen.runs.view import CLOSE, OPEN, spans
     from ragen.text.prompts import reply_text
+    from ragen.wording import printable
 
     reply = renderer.reply_ids(reply_text("The goal is above.", ["Up"], thinking=thinking).removeprefix("<think>"))
     zeros = (0.0,) * len(reply)

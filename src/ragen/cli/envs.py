@@ -4,9 +4,10 @@ import argparse
 import inspect
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from ragen.cli.output import tell
 
 if TYPE_CHECKING:
     from ragen.envs import Environment
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     if not args.name:
         width = max(map(len, environments.names()))
         lines = [f"{name:<{width}}  {environments.get(name).about}" for name in environments]
-        sys.stdout.write("\n".join(lines) + "\n\nsettings of one: ragen envs NAME · play it: ragen play NAME\n")
+        tell("\n".join(lines) + "\n\nsettings of one: ragen envs NAME · play it: ragen play NAME\n")
         return 0
     if args.name in environments.names():  # told without making one: it may need a file first
         preset = environments.get(args.name)
@@ -45,14 +46,14 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         f"Play it: ragen play {shlex.quote(args.name)}{files}",
         "Settings (--env.NAME VALUE):",
     )
-    sys.stdout.write("\n\n".join(filter(None, parts)) + "\n")
+    tell("\n\n".join(filter(None, parts)) + "\n")
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         default = "" if value == field.default else f" (preset; the environment's own default is {field.default!r})"
-        sys.stdout.write(f"  {name} = {value!r}{default}\n")
+        tell(f"  {name} = {value!r}{default}\n")
         common = EnvSettings.model_fields.get(name, field)  # a class that gives only another default drops the description
         if meaning := field.description or common.description:
-            sys.stdout.write(f"      {meaning}\n")
+            tell(f"      {meaning}\n")
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
 from ragen.cli.early import check_environment
 from ragen.cli.interrupted import nothing_kept
+from ragen.cli.output import give, tell
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
@@ -152,7 +153,6 @@ def _object(text: str) -> Any:
 
 
 def _report(report: Any, args: argparse.Namespace, out: Path | None) -> None:
-    import sys
 
     from ragen.runs.console import eval_lines
     from ragen.runs.disk import write_text
@@ -160,9 +160,9 @@ def _report(report: Any, args: argparse.Namespace, out: Path | None) -> None:
 
     text = json.dumps(plain(report.to_dict()), indent=1, ensure_ascii=False) + "\n"
     if args.json == "-":
-        sys.stdout.write(text)
+        give(text)
         return
     if args.quiet:
-        sys.stdout.write("\n".join(eval_lines(report.env, report)) + "\n")
+        tell("\n".join(eval_lines(report.env, report)) + "\n")
     if out is not None:
         write_text(out, text)

@@ -6,11 +6,11 @@ A warm-up takes such a file: ragen warmup PRESET --warmup.data FILE
 import argparse
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import add_force, writable_file
+from ragen.cli.output import tell
 from ragen.errors import CheckpointError, ConfigError
 from ragen.wording import counted
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     lines = [f"{out}: {counted(written, 'row')}, {episodes} ({form})", *tally.notes()]
     if args.format is None:
         lines.append(f"warm up on it: ragen warmup {shlex.quote(str(opened.path / 'config.yaml'))} --warmup.data {out}")
-    sys.stdout.write("\n".join(lines) + "\n")
+    tell("\n".join(lines) + "\n")
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ragen.cli.arguments import Parser, options_of, split_overrides
 from ragen.cli.mistyped import refuse_mistyped
+from ragen.cli.output import PrintableFormatter, complain, tell
 from ragen.errors import RagenError
 from ragen.registry import nearest
 
@@ -44,19 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status (2 for an error a user can mend)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     try:
         with _sigterm_as_ctrl_c():
             return _dispatch(words)
     except RagenError as error:
-        sys.stderr.write(f"error: {error}\n")
+        complain(f"error: {error}\n")
         return 2
     except BrokenPipeError:
         # the reader (head, less) has gone: not an error, and nothing may be written any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as stop:  # with what is left of the work, where there is something to say
-        sys.stderr.write("\n" + ": ".join(("interrupted", *map(str, stop.args))) + "\n")
+        complain("\n" + ": ".join(("interrupted", *map(str, stop.args))) + "\n")
         return 130
 
 
@@ -90,7 +93,7 @@ def _dispatch(words: list[str]) -> int:
     if words[0] == "--version":
         from ragen import __version__
 
-        sys.stdout.write(f"ragen {__version__}\n")
+        tell(f"ragen {__version__}\n")
         return 0
     name = words[0]
     if name not in COMMANDS:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ragen.cli.output import tell
 from ragen.cli.typed import how_to, possible, spoken, understood
 from ragen.episode import Completion, EndReason, StopReason, Turn
 from ragen.errors import ConfigError, EnvironmentFault
@@ -83,7 +84,7 @@ def say(text: str, end: str = "\n") -> None:
     if sys.stdout.isatty():
         width = max(shutil.get_terminal_size().columns, 20)
         text = "\n".join("\n".join(wrapped(line, width)) for line in text.split("\n"))
-    sys.stdout.write(text + end)
+    tell(text + end)
     sys.stdout.flush()
 
 

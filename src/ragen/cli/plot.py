@@ -2,12 +2,12 @@
 
 import argparse
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import add_force, writable_file
+from ragen.cli.output import tell
 from ragen.errors import CheckpointError, ConfigError
 from ragen.extras import install_command
 from ragen.wording import counted
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"--out '{out}' has no known format: end it with {', '.join(FORMATS)}")
     runs = [RunDirectory.open(find_run(name)) for name in args.runs]
     draw(runs, out)
-    sys.stdout.write(f"written: {out}\n")
+    tell(f"written: {out}\n")
     return 0
 
 

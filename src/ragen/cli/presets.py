@@ -1,9 +1,9 @@
 """List training presets: <environment>-<method>[-small|-tiny]."""
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 
+from ragen.cli.output import give, tell
 from ragen.cli.sources import check_source
 
 OVERRIDES: str | None = None
@@ -34,17 +34,17 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.envs import environments
 
     if args.name in environments.names():
-        sys.stdout.write("\n".join(preset_names([args.name])) + "\n")
+        tell("\n".join(preset_names([args.name])) + "\n")
         return 0
     if args.name:
         check_source(args.name)
-        sys.stdout.write(dump_yaml(load_config(args.name).model_dump(mode="json")))
+        give(dump_yaml(load_config(args.name).model_dump(mode="json")))
         return 0
     for title, words in (("method", _METHODS), ("size", _SIZES)):
-        sys.stdout.write("\n".join([f"{title}:", *(f"  {name:<14} {about}" for name, about in words.items())]) + "\n\n")
-    sys.stdout.write("environment: any of `ragen envs`, e.g. bandit-rev-starpo-s-grpo-small; values of their own have\n")
-    sys.stdout.write("\n".join(_families()) + "\n\n")
-    sys.stdout.write("\n".join(preset_names(sizes_of_families())) + "\n")
+        tell("\n".join([f"{title}:", *(f"  {name:<14} {about}" for name, about in words.items())]) + "\n\n")
+    tell("environment: any of `ragen envs`, e.g. bandit-rev-starpo-s-grpo-small; values of their own have\n")
+    tell("\n".join(_families()) + "\n\n")
+    tell("\n".join(preset_names(sizes_of_families())) + "\n")
     return 0
 
 

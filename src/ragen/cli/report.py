@@ -4,11 +4,11 @@ It opens from disk, without network. Several runs are drawn over each other. Wor
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ragen.cli.arguments import add_force, writable_file
+from ragen.cli.output import tell
 from ragen.errors import ConfigError
 from ragen.wording import counted
 
@@ -47,5 +47,5 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         listener.on_phase("pack steps", sum(len(one.trajectory_steps()) for one in runs))
         made = write_report(runs, out, all_tokens=args.all_tokens, progress=listener.on_progress)
     episodes = f"{counted(made.trajectories, 'episode')} of {counted(made.steps, 'step')}"
-    sys.stdout.write(f"written: {out} ({made.bytes / 1e6:.1f} MB; {episodes}, {made.with_tokens} with their tokens)\n")
+    tell(f"written: {out} ({made.bytes / 1e6:.1f} MB; {episodes}, {made.with_tokens} with their tokens)\n")
     return 0

@@ -1,12 +1,12 @@
 """List runs: environment, method, state, steps done of those planned, rollbacks, success before and after, last step."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ragen.cli.output import tell
 from ragen.errors import CheckpointError, RagenError, reason
 from ragen.wording import counted
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     widths = [max(len(row[column]) for row in whole) for column in range(len(TITLES))]
     widths[0] = max(len(row[0]) for row in rows)
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows)
-    sys.stdout.write("\n".join(lines) + "\n")
+    tell("\n".join(lines) + "\n")
     return 0
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from ragen.cli.arguments import positive, refuse_model, refuse_without_effect
+from ragen.cli.output import complain, tell
 from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
 
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         served = server.load_served(args.model, overrides, name=args.name, rows=args.rows)
         host, port = taken.getsockname()[:2]
         if args.host not in LOOPBACK:
-            sys.stderr.write(f"note: anyone who reaches {host}:{port} can use this model; there is no key\n")
+            complain(f"note: anyone who reaches {host}:{port} can use this model; there is no key\n")
         place = f"[{host}]" if ":" in host else host
-        sys.stdout.write(f"serving '{served.name}' at http://{place}:{port}/v1   (Ctrl-C ends it)\n")
+        tell(f"serving '{served.name}' at http://{place}:{port}/v1   (Ctrl-C ends it)\n")
         sys.stdout.flush()
         server.run(served, taken)
     return 0

@@ -1,10 +1,10 @@
 """Print stored trajectories of a run, those trained on first: trained tokens marked, reward and credit of each turn."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ragen.cli.output import give
 from ragen.errors import CheckpointError, ConfigError
 from ragen.wording import counted
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     wanted = chosen(stored, a_step, args)
     if args.json:
         for item in wanted[: args.limit or None]:
-            sys.stdout.write(to_line(trajectory_record(item)))
+            give(to_line(trajectory_record(item)))
         return 0
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
     decode = decoder(opened)

@@ -2,12 +2,12 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragen.cli.arguments import positive, writable
+from ragen.cli.output import tell
 from ragen.cli.waiting import LOADING, doing
 from ragen.studies import ROOT
 from ragen.wording import counted
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     if args.action == "list":
         width = max(len(str(variant)) for variant in plan.variants)
         lines = [f"{place.state(each):<5}  {v!s:<{width}}  {each.name}" for v in plan.variants for each in v.runs]
-        sys.stdout.write("\n".join([_heading(plan), "", *lines]) + "\n")
+        tell("\n".join([_heading(plan), "", *lines]) + "\n")
         return 0
     if args.action == "report":
         return _report(plan, place, Path(args.out or args.root))
@@ -72,10 +72,8 @@ def _list() -> int:
     for name in shipped():
         study = load_study(name)
         sizes = ", ".join(f"{size} {len(plan_study(study, name, size).runs())}" for size in study.sizes)
-        sys.stdout.write(f"{name:<20} {study.finding:<4} {study.title}; runs: {sizes}\n")
-    sys.stdout.write(
-        "\nruns of one: ragen study list STUDY · run it: ragen study run STUDY · then: ragen study report STUDY\n"
-    )
+        tell(f"{name:<20} {study.finding:<4} {study.title}; runs: {sizes}\n")
+    tell("\nruns of one: ragen study list STUDY · run it: ragen study run STUDY · then: ragen study report STUDY\n")
     return 0
 
 
@@ -94,7 +92,7 @@ def _report(plan: "Plan", place: "Place", folder: Path) -> int:
     writable("--out", str(folder / "report"))
     for file, text in files.items():
         write_text(file, text)
-        sys.stdout.write(f"written: {file}\n")
+        tell(f"written: {file}\n")
     return 0
 
 
@@ -110,20 +108,20 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     wanted = max(run.config.run.threads for run in plan.runs().values())
     workers = args.workers or (max(1, cores // wanted) if wanted else 1)
     writable("--root", str(Path(args.root) / "runs"))
-    sys.stdout.write(_heading(plan) + "\n")
+    tell(_heading(plan) + "\n")
     with StudyConsole() as console:
         result = run_study(plan, Place(Path(args.root)), console, workers=workers, threads=max(1, cores // workers))
     again, report = command(plan, "run", Path(args.root), args.workers), command(plan, "report", Path(args.root))
     counts = {"done": len(result.done), "failed": len(result.failed), "in another process": len(result.busy)}
     counts["not done"] = len(plan.runs()) - sum(counts.values())
     told = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-    sys.stdout.write(f"{counted(len(plan.runs()), 'run')}: {told}\n")
+    tell(f"{counted(len(plan.runs()), 'run')}: {told}\n")
     for name, why in result.failed:
-        sys.stdout.write(f"failed: {name}: {why}\n        {Path(args.root) / 'logs' / name}.log\n")
+        tell(f"failed: {name}: {why}\n        {Path(args.root) / 'logs' / name}.log\n")
     if result.interrupted:
-        sys.stdout.write(f"go on:  {again}\n")
+        tell(f"go on:  {again}\n")
         return 130
-    sys.stdout.write(f"report: {report}\n" if result.done else f"again:  {again}\n")
+    tell(f"report: {report}\n" if result.done else f"again:  {again}\n")
     return 1 if result.failed else 0
 
 

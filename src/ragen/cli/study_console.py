@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from ragen.studies.grid import StudyRun
 from ragen.studies.place import State
 from ragen.studies.runner import Progress as StudyProgress
-from ragen.wording import counted
+from ragen.wording import counted, printable
 
 PLAIN_EVERY_S = 60.0
 
@@ -62,7 +62,7 @@ class StudyConsole:
 
     def on_message(self, text: str) -> None:
         """A line above the bar."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 _WORDS = {"done": "done before", "new": "to run", "begun": "to go on with", "busy": "in another process"}

@@ -3,12 +3,12 @@
 import argparse
 import shlex
 import shutil
-import sys
 from collections.abc import Sequence
 
 from ragen.cli.arguments import OVERRIDES as _ABOUT
 from ragen.cli.arguments import writable
 from ragen.cli.early import check_training
+from ragen.cli.output import tell
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing
 from ragen.errors import ConfigError
@@ -59,5 +59,5 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         shutil.copytree(path, out, dirs_exist_ok=True)
         path = out
     look = ["ragen", "eval", str(path), "--env", str(world.spec["name"])]
-    sys.stdout.write(f"model: {path}\nlook:  {shlex.join(look)}\n")
+    tell(f"model: {path}\nlook:  {shlex.join(look)}\n")
     return 0

@@ -18,7 +18,7 @@ from ragen.metrics.curves import WINDOW
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.summary import ECHO_TRAP, paper_name
-from ragen.wording import at_temperature, counted
+from ragen.wording import at_temperature, counted, printable
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
@@ -152,7 +152,7 @@ class QuietConsole(Silent):
         self.console = console
 
     def _say(self, text: str) -> None:
-        known = text.encode(self.console.encoding, "backslashreplace").decode(self.console.encoding)
+        known = printable(text).encode(self.console.encoding, "backslashreplace").decode(self.console.encoding)
         with self._unless_nobody_reads():
             self.console.print(known, markup=False, highlight=False, soft_wrap=True)
 
@@ -239,7 +239,7 @@ class LiveConsole(PlainConsole):
             console=self.console,
             transient=True,
         )
-        self._task = self._progress.add_task(name, total=total if total > 0 else None)
+        self._task = self._progress.add_task(printable(name), total=total if total > 0 else None)
         with self._unless_nobody_reads():
             self._progress.start()
 

@@ -1,7 +1,6 @@
 """Stored trajectories for reading: what was sampled (and so trained) is marked, with reward and advantage a turn."""
 
 import math
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from rich.text import Text
 from ragen.episode import Segment, Trajectory
 from ragen.rollout.segments import segments
 from ragen.runs.events import StoredTrajectory
+from ragen.wording import printable
 
 Decode = Callable[[Sequence[int]], str]
 TRAINED_STYLE, UNTRAINED_STYLE = "bold green", "magenta"
@@ -75,9 +75,9 @@ def render(item: StoredTrajectory, decode: Decode, groups_a_step: int | None = N
         group += f" ({item.group % groups_a_step} of this step)"
     untrained = "" if item.trained or item.group is None else " · not trained on"
     title = f"── {t.env} · {group}{untrained} · member {t.member} · instance {t.instance_seed} · policy {t.policy_version} "
-    yield Text(title + "─" * max(3, 100 - len(title)), style="bold cyan")
+    yield Text(printable(title) + "─" * max(3, 100 - len(title)), style="bold cyan")
     if t.error:
-        yield Text(f"the environment failed: {t.error}", style="red")
+        yield Text(f"the environment failed: {printable(t.error)}", style="red")
     if t.turns and t.sampled_tokens:
         for number, segment in enumerate(segments(t)):
             if number:
@@ -95,17 +95,11 @@ def _segment_lines(item: StoredTrajectory, segment: Segment, decode: Decode) -> 
             line.append(f"{OPEN}{printable(span.text)}{CLOSE}", style=style)
             yield line
             line = Text()
-            yield Text(turn_summary(item.trajectory, span.turn, item.advantages), style="yellow")
+            yield Text(printable(turn_summary(item.trajectory, span.turn, item.advantages)), style="yellow")
         else:
             line.append(printable(span.text), style="dim")
     if line.plain:
         yield line
-
-
-def printable(text: str) -> str:
-    """Text that cannot steer or break a terminal: control characters (not newline, tab) and surrogates are spelled out."""
-    hidden = ("Cc", "Cf", "Cs")
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in hidden else f"\\x{ord(c):02x}" for c in text)
 
 
 def turn_summary(trajectory: Trajectory, turn: int, advantages: Sequence[float] | None) -> str:

@@ -3,7 +3,7 @@
 from html import escape
 from typing import TypeAlias
 
-from ragen.runs.view import printable
+from ragen.wording import printable
 
 _WITHOUT_END = ("input", "link", "meta")
 
