@@ -15,7 +15,7 @@ from ragen.loops.compose import world_of
 from ragen.metrics.comparison import Comparison, compare_reports
 from ragen.metrics.evaluation import EvalReport
 from ragen.runs.disk import read_json
-from ragen.runs.evaluations import EPISODES, REPORT, is_evaluation
+from ragen.runs.evaluations import EPISODES, REPORT, is_evaluation, read_report
 from ragen.runs.listener import Listener
 from ragen.runs.models import find_model
 
@@ -89,11 +89,7 @@ def _stored_report(model: str | Path) -> EvalReport | None:
         return None
     file = path if path.is_file() else file
     advice = "make the evaluation again"
-    values = read_json(file, advice)
-    try:
-        return EvalReport.from_dict(values)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise CheckpointError(f"'{file}' is not the report of an evaluation: {advice}") from None
+    return read_report(read_json(file, advice), f"'{file}'", advice)
 
 
 def _common_settings(

@@ -29,9 +29,11 @@ QUICK: dict[str, Any] = {
 }
 
 
-EMPTY: dict[str, Any] = dict.fromkeys(
-    ("success_interval", "return_interval", "notes", "instances", "outcomes", "returns"), ()
-) | {"players": {}, "endpoint": {}}
+EMPTY: dict[str, Any] = dict.fromkeys(("notes", "instances", "outcomes", "returns"), ()) | {
+    **dict.fromkeys(("success_interval", "return_interval"), (0.0, 1.0)),
+    **dict.fromkeys(("env", "model", "method"), ""),
+    **{name: {} for name in ("settings", "players", "endpoint")},
+}
 
 
 class GuessSettings(EnvSettings):

@@ -81,6 +81,18 @@ def test_an_evaluation_directory_is_read_when_it_is_finished(stored: Path, tmp_p
         ragen.compare([folder, stored], progress=False)
 
 
+@pytest.mark.parametrize(("name", "value"), [("success", -7), ("episodes", None), ("errors", "x"), ("returns", [["1"]])])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_damaged_report_is_named_with_its_field(
+    name: str, value: Any, order: int, stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = changed(stored, "broken", **{name: value})
+    assert main(["compare", *map(str, [stored, broken][::order])]) == 2
+    said = capsys.readouterr().err
+    assert f"'{broken}' is not the report of an evaluation ('{name}' is " in said
+    assert said.endswith("make the evaluation again\n")
+
+
 def test_the_command_prints_and_writes_every_side(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     won = changed(stored, "better", outcomes=[[True]] * 4, returns=[[1.0]] * 4, success=1.0)
     out, table = tmp_path / "c.json", tmp_path / "c.csv"

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
-from ragen.metrics.evaluation import EvalReport, evaluation_report, rate_interval
+from ragen.metrics.evaluation import EvalReport, PlayerScore, evaluation_report, rate_interval
 from ragen.metrics.intervals import wilson
 from ragen.runs.events import plain
 
@@ -92,3 +92,81 @@ def test_the_interval_that_one_instance_leaves_open_comes_back_from_json():
     assert report.return_interval == (-math.inf, math.inf)
     back = EvalReport.from_dict(json.loads(json.dumps(plain(report.to_dict()), allow_nan=False)))
     assert back == report
+
+
+WHOLE = {
+    **report_of(Group(0, (played(70, 0, True, (1.0, 0.0, 1)), played(70, 1, False, (0.0, 0.0, 1)))), samples=2).to_dict(),
+    "players": {"random": {"success": 0.5, "interval": [0.25, 0.75], "task_return": 1.0, "lost": 0}},
+    "ceiling": 1.0,
+    "endpoint": {"failures": 0},
+}
+RATES = ("success", "valid_format", "pass_at_k", "ceiling", "players.random.success")
+AMOUNTS = ("temperature", "turns", "tokens")
+RETURNS = ("total_return", "task_return", "players.random.task_return")
+COUNTS = ("episodes", "samples", "errors", "players.random.lost", "endpoint.failures")
+INTERVALS = ("success_interval", "return_interval", "players.random.interval")
+ROWS = ("notes", "instances", "outcomes", "returns")
+NO_NUMBER = ("x", [], {}, True, 10**400, math.inf)
+WRONG = {
+    **dict.fromkeys(("env", "model", "method"), (None, 3, [], {}, True, math.nan)),
+    **dict.fromkeys(("settings", "players", "players.random", "endpoint"), (None, 3, [], "x", True, math.nan)),
+    **dict.fromkeys(RATES, (*NO_NUMBER, -7, 1.5, 1e308)),
+    **dict.fromkeys(AMOUNTS, (*NO_NUMBER, -1, 1e308)),
+    **dict.fromkeys(RETURNS, (*NO_NUMBER, 1e308)),
+    **dict.fromkeys(COUNTS, (*NO_NUMBER, None, -1, 1.5, math.nan, 10**12 + 1)),
+    "seed": (None, "x", [], {}, True, 1.5, math.nan),
+    **dict.fromkeys(INTERVALS, (None, "ab", 3, {}, [], [0.1], [0.2, 0.1], ["a", "b"], [0, math.nan], [math.inf, None])),
+    **dict.fromkeys(ROWS, (None, "x", 3, {}, [None], [[]], [{}])),
+}
+
+
+def with_value(path: str, value: object) -> dict:
+    changed = json.loads(json.dumps(WHOLE))
+    *folders, name = path.split(".")
+    inside = changed
+    for folder in folders:
+        inside = inside[folder]
+    inside[name] = value
+    return changed
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_a_report_with_a_wrong_type_or_range_names_the_field(path):
+    """`ragen compare` ended in tracebacks on such files, or told a success of −7."""
+    assert EvalReport.from_dict(json.loads(json.dumps(WHOLE))).players["random"].interval == (0.25, 0.75)
+    for value in WRONG[path]:
+        with pytest.raises(ValueError, match=f"'{path}' (is|must|tells)") as caught:
+            EvalReport.from_dict(with_value(path, value))
+        assert len(str(caught.value)) < 200
+
+
+def test_every_field_of_a_report_is_read_with_a_check():
+    assert {path.partition(".")[0] for path in WRONG} == set(EvalReport.__annotations__)
+    assert {path.rpartition(".")[2] for path in WRONG if path.count(".") == 2} == set(PlayerScore.__annotations__)
+
+
+@pytest.mark.parametrize("name", sorted(set(EvalReport.__annotations__) - {"returns", "endpoint"}))
+def test_a_field_that_is_missing_is_named(name):
+    with pytest.raises(ValueError, match=f"'{name}' is missing"):
+        EvalReport.from_dict({key: value for key, value in WHOLE.items() if key != name})
+
+
+@pytest.mark.parametrize("report", [None, [], "x", 3])
+def test_what_is_no_object_is_no_report(report):
+    with pytest.raises(ValueError, match="'report' is"):
+        EvalReport.from_dict(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("instances", [1, 2], "'outcomes' tells of 1 instances, 'instances' of 2"),
+        ("returns", [[1.0]], "'returns' must hold a number for each of 'outcomes'"),
+        ("returns", [[1.0, 0.0], [1.0, 0.0]], "'returns' must hold"),
+        ("outcomes", [[True, 1]], "'outcomes' is 1: it must be true or false"),
+        ("returns", [[1.0, None]], "'returns' is None"),
+    ],
+)
+def test_what_is_told_by_instance_belongs_together(name, value, said):
+    with pytest.raises(ValueError, match=said):
+        EvalReport.from_dict(with_value(name, value))

@@ -72,6 +72,12 @@ def test_damaged_files_are_named(run, damaged):
         overview(run)
 
 
+def test_an_evaluation_out_of_its_range_is_named_with_the_field(run):
+    run.write_eval("after", 3, evaluation(success=-7))
+    with pytest.raises(CheckpointError, match=r"eval/after\.json of .*'success' is -7: it must be between 0 and 1"):
+        overview(run)
+
+
 @pytest.mark.parametrize(
     ("reason", "status", "word"),
     [

@@ -236,7 +236,9 @@ def test_others_are_answered_while_a_large_request_is_read(
 
     monkeypatch.setattr(Conversations, "prompt", slow)
     with running(served) as client:
-        large = threading.Thread(target=lambda: statuses.append(client.send("POST", "/v1/chat/completions", {"messages": ASK})[0]))
+        large = threading.Thread(
+            target=lambda: statuses.append(client.send("POST", "/v1/chat/completions", {"messages": ASK})[0])
+        )
         large.start()
         assert begun.wait(30)
         assert client.send("GET", "/health")[0] == 200

@@ -156,7 +156,7 @@ def test_a_damaged_evaluation_is_named(plan, place, make_done, tmp_path):
     run = plan.variants[0].runs[0]
     make_done(run, 1, 1, UP)
     (place.path(run) / "eval" / "after.json").write_text('{"step": 20}')
-    with pytest.raises(CheckpointError, match=r"eval/after\.json.*damaged"):
+    with pytest.raises(CheckpointError, match=r"eval/after\.json.*'env' is missing"):
         write(plan, place, tmp_path)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ragen.errors import CheckpointError
 from ragen.metrics.echo_trap import NOTHING, Signals
 from ragen.metrics.evaluation import EvalReport
 from ragen.runs.directory import RunDirectory
+from ragen.runs.evaluations import read_report
 from ragen.runs.resume import ResumePoint
 from ragen.runs.summary import DONE
 
@@ -56,10 +56,7 @@ def stored_report(run: RunDirectory, name: str, step: int) -> EvalReport | None:
     found = run.evaluations().get(name)
     if found is None or found["step"] != step:
         return None
-    try:
-        report = EvalReport.from_dict(found)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"eval/{name}.json of '{run.path}' is damaged ({error!r}): remove it") from None
+    report = read_report(found, f"eval/{name}.json of '{run.path}'", "remove it")
     wanted = run.config.eval
     same = (report.samples, report.temperature, report.seed) == (wanted.samples, wanted.temperature, wanted.seed)
     begun = sum(map(len, report.outcomes)) + report.errors  # lost episodes count: they would be lost again

@@ -1,13 +1,13 @@
 """What an evaluation says: pure data and its computation from recorded episodes."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ragen.episode import Group, Trajectory
+from ragen.metrics import reading
 from ragen.metrics.intervals import cluster_bootstrap, wilson
 from ragen.metrics.rollout import pass_at_k, valid_format_rate
 
@@ -69,29 +69,81 @@ class EvalReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "EvalReport":
-        """The report again from what JSON made of ``to_dict``; further keys are left out, a null number is NaN, an interval
-        with nulls is the one that says nothing (of one instance): (−∞, ∞).
+        """The report again from what JSON made of ``to_dict``; further keys are left out.
 
-        ``returns`` and ``endpoint`` may be missing: runs are older than these fields.
+        A null number is NaN (a success rate is never null), an interval with nulls is the one that says nothing (of one
+        instance): (−∞, ∞). ``returns`` and ``endpoint`` may be missing: runs are older than these fields.
+
+        Raises ValueError that names the field which is missing, of another type or out of its range.
         """
-        known = {f.name: values[f.name] for f in fields(cls) if f.name in values or f.name not in ("returns", "endpoint")}
-        for name, kind in cls.__annotations__.items():
-            if name not in known:
-                continue
-            if known[name] is None and kind is float:
-                known[name] = math.nan
-            elif kind == Interval:
-                low, high = known[name]
-                known[name] = (-math.inf if low is None else low, math.inf if high is None else high)
-            elif kind in (tuple[str, ...], tuple[int, ...]):
-                known[name] = tuple(known[name])
-        known["players"] = {
-            name: PlayerScore(player["success"], tuple(player["interval"]), player["task_return"], player.get("lost", 0))
-            for name, player in known["players"].items()
+        reading.mapping("report", values)
+        known = {
+            name: _field(name, read, values)
+            for name, read in _READERS.items()
+            if name in values or name not in ("returns", "endpoint")
         }
-        for name in ("outcomes", "returns"):
-            known[name] = tuple(tuple(row) for row in known.get(name, ()))
-        return cls(**known)
+        report = cls(**known)
+        lengths = [len(row) for row in report.outcomes]
+        if len(report.instances) != len(lengths):
+            raise ValueError(f"'outcomes' tells of {len(lengths)} instances, 'instances' of {len(report.instances)}")
+        if report.returns and [len(row) for row in report.returns] != lengths:
+            raise ValueError("'returns' must hold a number for each of 'outcomes'")
+        return report
+
+
+def _field(name: str, read: Callable[[str, Any], Any], values: Mapping[str, Any], inside: str = "") -> Any:
+    if name not in values:
+        raise ValueError(f"'{inside}{name}' is missing")
+    return read(f"{inside}{name}", values[name])
+
+
+def _player(name: str, value: Any) -> PlayerScore:
+    told = {"lost": 0, **reading.mapping(name, value)}
+    return PlayerScore(**{key: _field(key, read, told, f"{name}.") for key, read in _PLAYER_READERS.items()})
+
+
+def _players(name: str, value: Any) -> dict[str, PlayerScore]:
+    return {who: _player(f"{name}.{who}", score) for who, score in reading.mapping(name, value).items()}
+
+
+def _endpoint(name: str, value: Any) -> Mapping[str, Any]:
+    reading.count(f"{name}.failures", reading.mapping(name, value).get("failures", 0))
+    return dict(value)
+
+
+_PLAYER_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "success": reading.rate,
+    "interval": reading.interval(reading.rate),
+    "task_return": reading.or_nan(reading.number),
+    "lost": reading.count,
+}
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "env": reading.text,
+    "settings": reading.mapping,
+    "model": reading.text,
+    "episodes": reading.count,
+    "samples": reading.count,
+    "temperature": reading.or_nan(reading.amount),
+    "seed": reading.whole,
+    "success": reading.rate,
+    "success_interval": reading.interval(reading.rate),
+    "total_return": reading.or_nan(reading.number),
+    "return_interval": reading.interval(reading.number),
+    "task_return": reading.or_nan(reading.number),
+    "method": reading.text,
+    "valid_format": reading.or_nan(reading.rate),
+    "turns": reading.or_nan(reading.amount),
+    "tokens": reading.or_nan(reading.amount),
+    "errors": reading.count,
+    "pass_at_k": reading.or_none(reading.rate),
+    "ceiling": reading.or_none(reading.rate),
+    "players": _players,
+    "notes": reading.row(reading.text),
+    "instances": reading.row(reading.whole),
+    "outcomes": reading.row(reading.samples(reading.flag)),
+    "returns": reading.row(reading.samples(reading.number)),
+    "endpoint": _endpoint,
+}
 
 
 def rate_interval(outcomes: Sequence[Sequence[bool]]) -> tuple[Interval, str]:

@@ -9,11 +9,10 @@ from typing import Any
 from ragen.config.schema import Config
 from ragen.config.yaml_text import dump_yaml
 from ragen.envs.locate import shown
-from ragen.errors import CheckpointError
-from ragen.metrics.evaluation import EvalReport
 from ragen.report.curves import columns
 from ragen.report.drawing import drawing_of
 from ragen.runs.directory import RunDirectory
+from ragen.runs.evaluations import read_report
 from ragen.runs.lock import writer
 from ragen.runs.summary import ending, eval_points, groups_a_step, method_name, signals
 from ragen.wording import at_temperature, counted
@@ -111,10 +110,7 @@ def _by_time(reports: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mappin
 
 
 def _evaluation(name: str, stored: Mapping[str, Any], run: RunDirectory) -> Evaluation:
-    try:
-        report = EvalReport.from_dict(stored)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"eval/{name}.json of '{run.path}' is damaged ({error!r}): remove it") from None
+    report = read_report(stored, f"eval/{name}.json of '{run.path}'", "remove it")
     n = f"n = {report.episodes}" + (f" × {report.samples}" if report.samples > 1 else "")
     players = [Score(who, score.success, _finite(score.interval)) for who, score in report.players.items()]
     ceiling = [Score("best possible", report.ceiling, None)] if report.ceiling is not None else []

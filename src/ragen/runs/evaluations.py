@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.errors import CheckpointError
+from ragen.metrics.evaluation import EvalReport
 from ragen.runs.directory import checked_name
 from ragen.runs.disk import clean_temporary, clear_disk_errors, read_json, write_text
 from ragen.runs.events import StoredTrajectory, append_line, plain, read_lines, restored, to_line, trajectory_record
@@ -104,6 +105,14 @@ class EvaluationDirectory:
     def write_report(self, report: Mapping[str, Any]) -> None:
         """Store the report."""
         write_text(self.path / REPORT, json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n")
+
+
+def read_report(values: Any, file: str, advice: str) -> EvalReport:
+    """The report in what ``file`` holds; CheckpointError that names file and field, and ends in ``advice``."""
+    try:
+        return EvalReport.from_dict(values)
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not the report of an evaluation ({error}): {advice}") from None
 
 
 def is_evaluation(path: Path) -> bool:

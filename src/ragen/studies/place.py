@@ -16,10 +16,10 @@ from ragen.config import Config, load_config
 from ragen.config.yaml_text import dump_yaml
 from ragen.errors import CheckpointError
 from ragen.filelock import acquire, release
-from ragen.metrics.evaluation import EvalReport
 from ragen.runs.checkpoints import Checkpoints
 from ragen.runs.directory import RunDirectory
 from ragen.runs.disk import clear_disk_errors, read_json, write_text
+from ragen.runs.evaluations import read_report
 from ragen.runs.lock import locked
 from ragen.runs.resume import differences
 from ragen.studies.grid import PLACE, ROLLED_BACK, StudyRun
@@ -175,12 +175,11 @@ class Place:
     def record(self, run: StudyRun) -> Record:
         """What a run that is done recorded. Raises CheckpointError for a damaged file."""
         opened = RunDirectory(self.path(run), run.config)
-        reports = {}
-        for name, values in opened.evaluations().items():
-            try:
-                reports[name] = EvalReport.from_dict(values)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise CheckpointError(f"eval/{name}.json of '{opened.path}' is damaged ({error!r})") from None
+        advice = "remove the run, and `ragen study run` makes it again"
+        reports = {
+            name: read_report(values, f"eval/{name}.json of '{opened.path}'", advice)
+            for name, values in opened.evaluations().items()
+        }
         env = next((report.env for name, report in reports.items() if name == "before"), "")
         return Record(env, tuple(opened.metrics()), reports)
 
