@@ -9,18 +9,17 @@ from typing import Any
 
 import torch
 
-from ragen.config import Config, load_config
+from ragen.config import load_config
 from ragen.envs import Environment
 from ragen.envs.locate import name_of
 from ragen.errors import ConfigError
-from ragen.loops.compose import World, build_agent, build_workers, check_workers, world_of
+from ragen.loops.compose import build_agent, build_workers, check_workers, world_of
 from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
 from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
-from ragen.loops.plan import held_out_contents
 from ragen.loops.result import TrainResult
+from ragen.loops.seen import training_notes
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
-from ragen.rollout.instances import contents, evaluation_specs
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import find_run
 from ragen.runs.evaluations import EvaluationDirectory, default_name
@@ -29,7 +28,6 @@ from ragen.runs.listening import listening
 from ragen.runs.models import checked_path, find_model
 from ragen.samplers.api import ApiSampler
 from ragen.samplers.endpoint import Endpoint
-from ragen.wording import counted
 
 Source = str | Path | Mapping[str, Any]
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -113,7 +111,7 @@ def evaluate(
             report, _ = evaluate_agent(
                 agent, world, config, label=str(model), players=players, progress=told.on_progress, workers=workers
             )
-        said = (*_training_notes(stored, config, world), *format_note(report, *few_valid(world, stored, str(model))))
+        said = (*training_notes(path, stored, config, world), *format_note(report, *few_valid(world, stored, str(model))))
         report = replace(report, notes=(*report.notes, *said))
         told.on_eval(world.name, report)
     return report
@@ -149,9 +147,7 @@ def evaluate_api(
     Raises:
         RagenError: with what to do next, for anything a user can mend.
     """
-    endpoint = api if isinstance(api, Endpoint) else Endpoint(api)
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError(f"the model is {model!r}: give the name that it has at the endpoint")
+    endpoint = _endpoint(api, model)
     config = load_config(source if source is not None else {}, with_env(settings, env))
     if config.eval.episodes < 1:
         raise ConfigError("eval.episodes is 0: set it to 1 or more to evaluate")
@@ -161,30 +157,22 @@ def evaluate_api(
         check_workers(config, (world,))
         asked = evaluation_settings(world, config, endpoint, model)
         with EvaluationDirectory.begun(root, name or default_name(model, world.name), asked) as evaluation:
-            told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
+            planned, label = config.eval.episodes * config.eval.samples, f"{model} at {endpoint.host}"
+            told.on_phase(f"evaluate {model} on {world.name}", planned)
             told.on_message(f"episodes are kept in {evaluation.path}: the same command goes on after a stop")
-            label = f"{model} at {endpoint.host}"
-            try:
+            with evaluation.telling_what_is_kept(planned):
                 report = evaluate_endpoint(
                     sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
                 )
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(evaluation.kept(config.eval.episodes * config.eval.samples)) from None
             told.on_eval(world.name, report)
     return report
 
 
-def _training_notes(stored: Config | None, config: Config, world: World) -> tuple[str, ...]:
-    """What a reader must know where a run is evaluated on instances that its training did not leave out."""
-    if stored is None or stored.env.get("name") != world.spec["name"]:
-        return ()
-    specs = evaluation_specs("", episodes=config.eval.episodes, samples=1, seed=config.eval.seed)
-    played = contents(world.make, specs)
-    loose = played - held_out_contents(stored, (world,))
-    if not loose:
-        return ()
-    some = f"{len(loose)} of {counted(len(played), 'initial state')} {'was' if len(loose) == 1 else 'were'}"
-    return (f"{some} not kept out of this run's training: it may have seen them",)
+def _endpoint(api: str | Endpoint, model: object) -> Endpoint:
+    """The endpoint; ConfigError for a ``model`` that can be no name there."""
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"the model is {model!r}: give the name that it has at the endpoint")
+    return api if isinstance(api, Endpoint) else Endpoint(api)
 
 
 def with_env(settings: Overrides | None, env: EnvironmentLike | None) -> Overrides:

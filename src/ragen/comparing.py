@@ -1,6 +1,7 @@
 """``ragen.compare(...)``: models, runs and finished evaluations on the same instances, in pairs."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +117,9 @@ def _common_settings(
 
 
 def _asked(report: EvalReport) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in ("episodes", "samples", "temperature", "seed")}
+    """What an evaluation was asked for; a temperature that was left to an endpoint says nothing to others."""
+    asked = {name: getattr(report, name) for name in ("episodes", "samples", "temperature", "seed")}
+    return {name: value for name, value in asked.items() if not math.isnan(value)}
 
 
 def _check_same(first: EvalReport, other: EvalReport, name: str) -> None:

@@ -1,5 +1,6 @@
 """How numbers and choices are put into the words that a person reads."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -19,3 +20,12 @@ def either(choices: Sequence[str], between: str = "or") -> str:
     ("'a', 'b' or 'c'", 'run and list', 'alone')
     """
     return f" {between} ".join(filter(None, (", ".join(choices[:-1]), *choices[-1:])))
+
+
+def at_temperature(value: float) -> str:
+    """A sampling temperature in words; NaN is one that was left to an endpoint.
+
+    >>> at_temperature(0.5), at_temperature(math.nan)
+    ('T = 0.5', 'T not told')
+    """
+    return "T not told" if math.isnan(value) else f"T = {value:g}"

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from ragen.cli.main import main
 from ragen.config import load_config
 from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
+from ragen.report.overview import overview
 from ragen.rollout.segments import segments
 from ragen.runs.directory import RunDirectory
 from ragen.runs.view import CLOSE, OPEN
@@ -131,6 +132,22 @@ def test_a_group_is_found_by_its_number_in_the_step_and_in_the_run(run, capsys, 
     text = capsys.readouterr().out
     assert text.count("instance") == 1
     assert f"group {in_run} ({in_run - 3} of this step)" in text
+
+
+def test_where_steps_resample_groups_have_their_numbers_in_the_run_alone(tmp_path, capsys):
+    """With P = 3 and two groups collected again a step, groups 5 and 8 of a step were both "2 of this step"."""
+    words = ["--run.root", str(tmp_path), "--run.name", "more", "--rollout.groups", "3", "--rollout.resample", "2"]
+    made = RunDirectory.create(load_config("bandit-starpo-s-grpo-tiny", words))
+    made.checkpoints.save(2, lambda folder: tokenizer().save_pretrained(folder))
+    made.write_trajectories(2, [Group(g, (member(0, g),)) for g in range(5, 10)])
+    assert overview(made).groups_a_step is None
+    assert main(["show", str(made.path), "--group", "8"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("instance") == 1
+    assert "group 8 " in text
+    assert "of this step" not in text
+    assert main(["show", str(made.path), "--group", "2"]) == 2
+    assert "groups are 5 to 9, members" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,24 @@ def test_long_conversations_and_evaluation_instances_are_left_out_and_told(mini:
         taught(config, Heard())
 
 
+def test_evaluation_instances_of_variants_and_of_other_environments_are_left_out(mini: Path, tmp_path: Path) -> None:
+    """Only rows of the run's own environment were looked at: maps of the evaluation were taught under a variant's name."""
+    data = tmp_path / "data.jsonl"
+    config = settings(mini, data, eval__episodes=4)
+    held = ragen.rollout.instances.evaluation_specs("", episodes=4, samples=1, seed=config.eval.seed)[0].instance_seed
+    rows = [line(env=env, instance_seed=held) for env in ("frozen_lake-det", "sokoban", "frozen_lake-8", "mine.py:Own")]
+    rows.append(line(env="frozen_lake-det", instance_seed=5))
+    data.write_text("".join(rows))
+    world, others = build_world(config.env), (build_world({"name": "sokoban"}),)
+    agent = build_agent(Path(config.model.name), config.model, config.rollout)
+    read = stored_conversations(config.warmup.data, Heard())
+    assert read is not None
+    for worlds, left in (((world,), 3), ((world, *others), 2)):
+        heard = Heard()
+        assert len(conversation_rows(config, world, held_out_contents(config, worlds), agent, read, heard)) == left
+        assert f"left out: {len(rows) - left} of instances of the evaluation set" in heard.messages[0]
+
+
 def test_conversations_that_do_not_render_are_named_by_line(mini: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     wrong = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Up"}]}) + "\n"
@@ -169,7 +187,7 @@ def test_rows_without_messages_are_told(mini: Path, tmp_path: Path) -> None:
     data.write_text(line() + '{"messages": null}\n')
     heard = Heard()
     assert len(taught(settings(mini, data), heard)) == 1
-    assert heard.messages[0].startswith("warm-up: 1 rows without messages")
+    assert heard.messages[0].startswith("warm-up: 1 row without messages")
 
 
 @pytest.mark.parametrize("name", ["~nosuch/x.jsonl", "loop.jsonl", "a" * 300 + ".jsonl", "a\0b.jsonl", "nothing.parquet"])

@@ -1,6 +1,7 @@
 """Evaluation of an API model: the same episodes as a local model's, kept as they come, failures apart from losses."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -95,6 +96,21 @@ def test_environments_in_workers_live_the_same_episodes(mode: str) -> None:
     assert (beside.outcomes, beside.returns) == (alone.outcomes, alone.returns)
     played = [{(line["group"], line["member"]): line["turns"] for line in lines(name)} for name in ("e", "beside")]
     assert played[0] == played[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"), [({}, "T = 0 "), ({"temperature": 1}, "T = 1 "), ({"temperature": None}, "T not told")]
+)
+def test_the_temperature_told_is_the_one_that_was_asked_for(
+    body: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report told eval.temperature, whatever the requests said."""
+    with serving(completion(RIGHT)) as endpoint:
+        report = evaluate(endpoint.url, endpoint={"body": body})
+        sent = {request.get("temperature", math.nan) for request in endpoint.requests}
+    assert {str(float(value)) for value in sent} == {str(report.temperature)}
+    assert main(["compare", "evals/e", "evals/e"]) == 0
+    assert told in capsys.readouterr().out
 
 
 def test_tokens_and_cost_are_the_endpoint_s_own_counts() -> None:

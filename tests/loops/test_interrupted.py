@@ -3,11 +3,13 @@
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.loops.conftest import OneWord
+from tests.studies.conftest import evaluation
 
 import ragen
 from ragen.config import load_config
@@ -17,6 +19,7 @@ from ragen.loops import plan as planning
 from ragen.loops import train as loop
 from ragen.loops.carried import Carried
 from ragen.loops.plan import plan_session
+from ragen.loops.result import stored_report
 from ragen.runs.directory import RunDirectory, stored_config
 from ragen.runs.events import plain
 from ragen.runs.listener import Silent
@@ -227,6 +230,31 @@ def test_b9_instances_of_a_stage_are_compared_under_its_own_settings(tmp_path: P
     point = ResumePoint(RunDirectory(tmp_path, changed), tmp_path, 5, trained)
     with pytest.raises(CheckpointError if refused else Stopped):
         loop.open_session(plan_session(changed, env=None), tmp_path, Stops(), point)
+
+
+@pytest.mark.parametrize(("data", "refused"), [("oracle", True), ("format", True), ("none", False)])
+def test_an_evaluation_set_may_not_take_in_what_the_warm_up_showed(tmp_path: Path, data: str, refused: bool) -> None:
+    """Only the groups of the steps were looked at: a run could go on and be judged on maps whose best play it was shown."""
+    env = {"size": 2, "frozen": 0.5}  # a handful of maps
+    shown = {"data": data, "demonstrations": 40}
+    sections = {"preset": "frozen_lake-starpo-grpo", "env": env, "warmup": shown, "eval": {"episodes": 1}, "steps": 9}
+    trained, changed = (load_config(sections, words) for words in ((), ("--eval.episodes=6",)))
+    (tmp_path / "state.json").write_text(json.dumps({"extra": {"step": 0, "carried": Carried().record()}}))
+    point = ResumePoint(RunDirectory(tmp_path, changed), tmp_path, 0, trained)
+    with pytest.raises(CheckpointError if refused else Stopped, match="trained on" if refused else None):
+        loop.open_session(plan_session(changed, env=None), tmp_path, Stops(), point)
+
+
+def test_an_evaluation_that_lost_episodes_stands_for_no_other_number_of_them(tmp_path: Path) -> None:
+    """One with a lost episode was taken for the evaluation of any number of instances."""
+    words = {"run.root": str(tmp_path), "run.name": "one", "eval.samples": 2}
+    run = RunDirectory.create(load_config("bandit-starpo-grpo", {**words, "eval.episodes": 4}))
+    played = replace(evaluation("bandit", 1, 3), samples=2, outcomes=((True, True), (True,), (False, False)), errors=3)
+    run.write_eval("after", 2, played.to_dict())
+    assert stored_report(run, "after", 2) == played
+    for episodes in (3, 5, 9):
+        asked = RunDirectory(run.path, load_config("bandit-starpo-grpo", {**words, "eval.episodes": episodes}))
+        assert stored_report(asked, "after", 2) is None
 
 
 class Stopped(Exception):

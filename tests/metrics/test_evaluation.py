@@ -1,12 +1,14 @@
 """The interval of a success rate: never narrower than what the number of instances allows."""
 
+import json
 import math
 
 import pytest
 
 from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, Turn
-from ragen.metrics.evaluation import evaluation_report, rate_interval
+from ragen.metrics.evaluation import EvalReport, evaluation_report, rate_interval
 from ragen.metrics.intervals import wilson
+from ragen.runs.events import plain
 
 
 @pytest.mark.parametrize("samples", [2, 4, 8])
@@ -68,3 +70,25 @@ def test_a_report_by_hand():
     assert (report.turns, report.tokens, report.pass_at_k) == (5 / 4, 8 / 4, 0.5)
     assert (report.episodes, report.samples, report.errors, report.instances) == (2, 2, 1, (70, 71))
     assert (report.env, report.settings, report.model, report.temperature, report.seed) == ("e", {"size": 3}, "m", 0.5, 9)
+
+
+def report_of(*groups, samples):
+    """The report of these groups."""
+    about = {"env": "e", "settings": {}, "model": "m", "temperature": 0.5, "seed": 9, "errors": 0}
+    return evaluation_report(list(groups), samples=samples, **about)
+
+
+def test_pass_at_k_is_over_instances_that_have_all_their_samples():
+    """An instance with a lost sample counted with pass@(k − 1), so that losses lowered the rate: here to 0.5."""
+    whole = Group(0, (played(70, 0, False, (0.0, 0.0, 1)), played(70, 1, True, (1.0, 0.0, 1))))
+    short = Group(1, (played(71, 0, False, (0.0, 0.0, 1)),))
+    assert report_of(whole, short, samples=2).pass_at_k == 1.0
+    assert report_of(short, samples=2).pass_at_k is None
+
+
+def test_the_interval_that_one_instance_leaves_open_comes_back_from_json():
+    """It came back as (None, None), which the summary of a comparison could not print."""
+    report = report_of(Group(0, (played(70, 0, True, (1.0, 0.0, 1)),)), samples=1)
+    assert report.return_interval == (-math.inf, math.inf)
+    back = EvalReport.from_dict(json.loads(json.dumps(plain(report.to_dict()), allow_nan=False)))
+    assert back == report

@@ -35,7 +35,7 @@ def test_a_finished_run(maker):
     assert dict(told.times) == {"sampling": 10.0, "update": 5.0, "evaluation": 10.0}
     facts = dict(told.facts)
     assert facts["task"] == "frozen_lake-offset (max_turns 2)"
-    assert facts["computed on"] == "cpu, float32, 1 threads"
+    assert facts["computed on"] == "cpu, float32, 1 thread"
     assert "torch" in facts["versions"]
     assert [step for step, _ in told.steps] == [1, 2, 3, 4, 5]
     assert told.drawing["kind"] == "grid"

@@ -1,6 +1,7 @@
 """The sampler over an endpoint that misbehaves in every way: bounded tries, defined ends, no key anywhere."""
 
 import asyncio
+import threading
 import time
 import traceback
 from email.utils import formatdate
@@ -156,6 +157,29 @@ def test_newer_models_get_the_limit_by_its_newer_name():
     assert "max_tokens" in endpoint.requests[0]
     assert endpoint.requests[1]["max_completion_tokens"] == 50
     assert "max_tokens" not in endpoint.requests[1]
+
+
+def test_requests_that_were_under_way_by_the_older_name_are_asked_again_too():
+    """Three episodes of four were lost: only the first to be refused found the older name still in use."""
+    together = threading.Barrier(4, timeout=20)
+
+    def script(body, number):
+        if "max_tokens" in body:
+            together.wait()
+            return refusal(400, "use 'max_completion_tokens' instead of 'max_tokens'")
+        return GOOD
+
+    async def four(url):
+        sampler = ApiSampler(Endpoint(url, concurrency=4), "m")
+        request = ChatRequest((Message("user", "go"),), 7, 50, 0.5)
+        try:
+            return await asyncio.gather(*[sampler.reply(request, Usage()) for _ in range(4)])
+        finally:
+            await sampler.close()
+
+    with serving(script) as endpoint:
+        assert len(asyncio.run(four(endpoint.url))) == 4
+    assert len(endpoint.requests) == 8
 
 
 @pytest.mark.parametrize("value", ["2.5", "-3", "nan", "soon", formatdate(0), ""])

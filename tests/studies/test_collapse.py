@@ -14,10 +14,10 @@ CURVES = st.lists(st.one_of(st.none(), st.floats(0, 100)), max_size=30)
 
 
 def by_definition(values, share, window):
-    """The first t with s_u < share · max_{v ≤ u} s_v for all u ≥ t, if at least ``window`` steps are left."""
-    s = smoothed(curve(values), window)
-    for t in range(len(s) - window + 1):
-        if all(not math.isnan(s[u]) and s[u] < share * np.nanmax(s[: u + 1]) for u in range(t, len(s))):
+    """The first t ≥ ``window`` with s_u < share · max_{window ≤ v ≤ u} s_v for all u ≥ t, if as many steps are left."""
+    s, begin = smoothed(curve(values), window), window - 1
+    for t in range(begin, len(s) - window + 1):
+        if all(not math.isnan(s[u]) and s[u] < share * np.nanmax(s[begin : u + 1]) for u in range(t, len(s))):
             return t + 1
     return None
 
@@ -41,6 +41,7 @@ def test_a_fall_does_not_depend_on_the_unit(values, factor):
         ([1.0, 0.0, 0.0, 0.0, 1.0, 1.0], None),  # it comes back
         ([1.0] * 6 + [0.0, 0.0], None),  # shown by one step only
         ([0.0] * 8, None),  # nothing to fall from
+        ([0.87] + [0.3] * 8, None),  # one lucky first step is no height: it was a collapse at step 3
         ([0.1, 0.5, 0.9], None),
         ([], None),
     ],

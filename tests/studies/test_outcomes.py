@@ -72,6 +72,13 @@ def test_without_training_the_one_evaluation_is_before_and_after():
     assert value("mean:rollout/entropy", untrained) is None
 
 
+def test_the_success_elsewhere_says_under_whose_settings_it_is():
+    """In study actions the variants' budgets do not reach sokoban-symbols: its title read as if they did."""
+    for name in ("success", "start"):
+        assert "its preset's settings and budgets" in parse_outcome(f"{name}:other").about
+        assert "preset" not in parse_outcome(name).about
+
+
 def test_every_outcome_is_told_in_the_guide():
     guide = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
     assert [name for name in OUTCOMES if not re.search(rf"`{name}[:`]", guide)] == []

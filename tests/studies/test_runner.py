@@ -1,5 +1,7 @@
 """Runs are started, skipped, gone on with and stopped: with processes that only pretend."""
 
+import itertools
+import json
 import os
 import shutil
 import signal
@@ -263,6 +265,21 @@ def test_a_kill_while_a_run_is_finished_does_not_lose_it(plan, place, world, mon
     with pytest.raises(KeyboardInterrupt):
         place.finish(run, 1.0, keep_checkpoints=False)
     assert place.state(run) == "done"
+
+
+def test_the_hours_of_a_run_are_those_of_all_its_starts(plan, place, world, monkeypatch):
+    """A run that was gone on with told the seconds of its last start alone, and the report the sum of those."""
+    clock = itertools.count(0.0, 10.0)
+    monkeypatch.setattr(runner.time, "monotonic", lambda: next(clock))
+    one = next(iter(plan.runs().values()))
+    world.outcomes = dict.fromkeys(plan.runs(), (2, 2))
+    go(plan, place, world, workers=1)
+    go(plan, place, world, workers=1)
+    spent = json.loads((place.logs / f"{one.name}.spent").read_text())["seconds"]
+    world.outcomes = {}
+    go(plan, place, world, workers=1)
+    assert place.origin(one)["seconds"] >= spent + 10.0  # the clock ticks at least once between a start and its end
+    assert not list(place.logs.glob("*.spent"))
 
 
 def test_the_log_holds_the_last_start_only(tmp_path):

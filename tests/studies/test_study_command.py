@@ -69,7 +69,7 @@ def test_the_list_names_every_study_with_its_finding(capsys):
     ("words", "said"),
     [
         (["study"], "ACTION"),
-        (["study", "rnu", "filter"], "invalid choice"),
+        (["study", "rnu", "filter"], "did you mean 'run'?"),
         (["study", "run"], "STUDY"),
         (["study", "run", "fliter"], "did you mean 'filter'"),
         (["study", "run", "filter", "--size", "tinny"], "did you mean 'tiny'"),

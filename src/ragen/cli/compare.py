@@ -15,7 +15,7 @@ from ragen.cli.evaluate import OVERRIDES as _ABOUT
 from ragen.cli.interrupted import nothing_kept
 from ragen.cli.sources import check_source
 from ragen.cli.waiting import LOADING, doing
-from ragen.wording import counted
+from ragen.wording import at_temperature, counted
 
 if TYPE_CHECKING:
     from ragen.comparing import Compared
@@ -99,7 +99,9 @@ def summary(compared: "Compared") -> list[str]:
         success, total = _value(report.success, report.success_interval), _value(report.total_return, report.return_interval)
         lost = report.errors + report.endpoint.get("failures", 0)
         also = f" · {counted(lost, 'episode')} lost" if lost else ""
-        lines.append(f"  {letter}  success {success} · return {total} · T = {report.temperature:g} · {report.model}{also}")
+        lines.append(
+            f"  {letter}  success {success} · return {total} · {at_temperature(report.temperature)} · {report.model}{also}"
+        )
     beside = [f"{name} {score.success:.3f}" for report in compared.reports for name, score in report.players.items()]
     ceilings = [report.ceiling for report in compared.reports if report.ceiling is not None]
     beside += [f"best possible {ceilings[0]:.3f}"] if ceilings else []

@@ -57,6 +57,7 @@ def _play(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 def _replay(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.directory import RunDirectory, find_run
+    from ragen.runs.summary import groups_a_step
     from ragen.shop.record import Records
     from ragen.shop.server import ReplayServer
 
@@ -65,7 +66,7 @@ def _replay(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"{word} means nothing beside a run, which has its own settings and goals: leave it out")
     opened = RunDirectory.open(find_run(args.run))
     env = shop_of(opened.config.env)
-    stored = chosen(opened.trajectories(args.step), opened.config.rollout.groups, args)
+    stored = chosen(opened.trajectories(args.step), groups_a_step(opened.config), args)
     step = args.step if args.step is not None else opened.trajectory_steps()[-1]
     with ReplayServer(Records(env, stored, f"{opened.path} · step {step}"), args.port) as server:
         server.serve(NOTE)

@@ -42,12 +42,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"--limit is {args.limit}; use 0 (all) or more")
     from ragen.runs.directory import RunDirectory, find_run
     from ragen.runs.events import to_line, trajectory_record
+    from ragen.runs.summary import groups_a_step
     from ragen.runs.tokens import decoder
     from ragen.runs.view import reading_console, show_trajectories
 
     opened = RunDirectory.open(find_run(args.run))
     stored = opened.trajectories(args.step)
-    a_step = opened.config.rollout.groups
+    a_step = groups_a_step(opened.config)
     wanted = chosen(stored, a_step, args)
     if args.json:
         for item in wanted[: args.limit or None]:
@@ -80,12 +81,16 @@ def _why_untrained(run: "RunDirectory", step: int) -> str:
     return f"nothing was trained in this step: {flat} (a run stops after {limit} in a row: filter.max_flat_steps)"
 
 
-def chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Namespace) -> "list[StoredTrajectory]":
-    """What the options ask for, in the order they ask for. Raises CheckpointError where nothing is left."""
+def chosen(stored: "Sequence[StoredTrajectory]", a_step: int | None, args: argparse.Namespace) -> "list[StoredTrajectory]":
+    """What the options ask for, in the order they ask for; ``a_step`` is what ``groups_a_step`` says.
+
+    Raises CheckpointError where nothing is left.
+    """
 
     def wanted(item: "StoredTrajectory") -> bool:
         t = item.trajectory
-        in_group = args.group is None or (item.group is not None and args.group in (item.group, item.group % a_step))
+        names = () if item.group is None else (item.group, item.group if a_step is None else item.group % a_step)
+        in_group = args.group is None or args.group in names
         return (
             in_group
             and args.member in (None, t.member)
@@ -99,8 +104,8 @@ def chosen(stored: "Sequence[StoredTrajectory]", a_step: int, args: argparse.Nam
         members = max((item.trajectory.member for item in stored), default=0)
         won = sum(item.trajectory.success for item in stored)
         raise CheckpointError(
-            f"no such trajectory among the {len(stored)} of this step: groups are {_span(groups)} (in the step 0 to "
-            f"{a_step - 1}), members 0 to {members}, and {won} succeeded"
+            f"no such trajectory among the {len(stored)} of this step: groups are {_span(groups)}"
+            f"{'' if a_step is None else f' (in the step 0 to {a_step - 1})'}, members 0 to {members}, and {won} succeeded"
         )
     if args.best or args.worst:
         found.sort(key=lambda item: item.trajectory.total_return, reverse=args.best)

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ragen.config.schema import MADE_DATA, Config
+from ragen.envs import environment_factory, environments
 from ragen.episode import Segment
 from ragen.errors import ConfigError, TemplateError
 from ragen.loops.compose import Agent, World, build_renderer
 from ragen.rollout.conversations import conversation_trajectory
 from ragen.rollout.instances import content_of
+from ragen.rollout.runner import EnvironmentFactory
 from ragen.rollout.segments import segments
 from ragen.runs.listener import Listener
 from ragen.text.chat import ChatRenderer
@@ -83,8 +85,22 @@ def _left_out(seen: int, long: int, limit: int) -> Iterator[str]:
 
 
 def _held_out(conversation: Conversation, world: World, held_out: frozenset[str]) -> bool:
-    """Whether a conversation says that it is of an instance of the evaluation set."""
+    """Whether a conversation says that it is of an instance of the evaluation set.
+
+    That may hold instances of other environments (``eval.also``), and variants of one environment show the same instances.
+    """
     seed = conversation.instance_seed
-    if not held_out or seed is None or conversation.env != world.name:
+    if not held_out or seed is None:
         return False
-    return content_of(world.make, seed) in held_out
+    return any(content_of(make, seed) in held_out for make in _makers(conversation.env, world))
+
+
+def _makers(env: str, world: World) -> Iterator[EnvironmentFactory]:
+    """The environments that an instance of ``env`` may have been played in. Only names are looked up: no file is run."""
+    if env == world.name:
+        yield world.make
+    elif env in environments.names():
+        named = environment_factory({"name": env})
+        yield named
+        if type(named()) is type(world.make()):
+            yield world.make

@@ -1,6 +1,7 @@
 """Evaluation of an API model: the same episodes, prompts and rules as for a local one, played over HTTP."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -200,7 +201,7 @@ def _report(
         settings=world.settings,
         model=label,
         samples=config.eval.samples,
-        temperature=config.eval.temperature,
+        temperature=_temperature(endpoint, config),
         seed=config.eval.seed,
         errors=len(faults),
         ceiling=ceiling(world, firsts),
@@ -208,6 +209,12 @@ def _report(
         notes=[*notes(world, faults, scores), *_notes(told, failures, endpoint)],
         endpoint=told,
     )
+
+
+def _temperature(endpoint: Endpoint, config: Config) -> float:
+    """What the requests asked for: the body's own where it has one; NaN where it leaves the temperature to the endpoint."""
+    asked = endpoint.body.get("temperature", config.eval.temperature)
+    return float(asked) if isinstance(asked, int | float) else math.nan
 
 
 def _nothing_left(

@@ -17,6 +17,7 @@ from ragen.loops.effects import effect_problems
 from ragen.loops.loss_checks import loss_problems
 from ragen.loops.requirements import rule_problems
 from ragen.models.device import choose_device
+from ragen.rollout.demonstrations import demonstration_specs
 from ragen.rollout.instances import contents, evaluation_specs, training_specs
 from ragen.rollout.pool import visited
 from ragen.rollout.runner import EnvironmentFactory
@@ -90,20 +91,12 @@ def held_out_contents(config: Config, worlds: Sequence[World]) -> frozenset[str]
 
 
 def check_held_out(plan: Plan, trained: Config, carried: Carried, steps: int) -> None:
-    """With other evaluation settings than before, nothing of the ``steps`` done may be among the evaluation instances."""
+    """With other evaluation settings than before, nothing of the ``steps`` done, or of the warm-up, may be among the
+    evaluation instances.
+    """
     if not plan.held_out or trained.eval == plan.config.eval:
         return
-    before = held_out_contents(trained, (plan.world, *(build_world({"name": name}) for name in trained.eval.also)))
-    pool = visited(trained.seed, trained.rollout.instances, carried.cursor)
-    seen: set[str] = set()
-    for world, groups in zip((*plan.stages, plan.world), carried.spans(), strict=False):
-        instances = (pool if groups else ()) if trained.rollout.instances else groups
-        specs = training_specs(
-            world.name, world.make, seed=trained.seed, first=0, instances=instances, members=1, held_out=before
-        )
-        seen |= contents(world.make, specs) & plan.held_out
-    shown = [spec for step in range(steps) for spec in mixed_specs(trained, plan.world.name, step)]
-    seen |= (contents(plan.world.make, shown) - before) & plan.held_out
+    seen = trained_contents(trained, plan.world, plan.stages, carried, steps) & plan.held_out
     if seen:
         some = f"{counted(len(seen), 'evaluation instance')} {'is' if len(seen) == 1 else 'are'}"
         raise CheckpointError(
@@ -111,3 +104,22 @@ def check_held_out(plan: Plan, trained: Config, carried: Carried, steps: int) ->
             f"{list(plan.config.eval.also)} {some} among those the run has trained on: keep the run's own, or "
             "evaluate other instances without going on (ragen eval RUN --seed S)"
         )
+
+
+def trained_contents(trained: Config, world: World, stages: Sequence[World], carried: Carried, steps: int) -> frozenset[str]:
+    """Content keys of what was trained on up to the end of ``steps`` steps: groups, and demonstrations, those of the warm-up
+    too (but not the conversations of a file, which may name no instance).
+    """
+    before = held_out_contents(trained, (world, *(build_world({"name": name}) for name in trained.eval.also)))
+    pool = visited(trained.seed, trained.rollout.instances, carried.cursor)
+    seen: set[str] = set()
+    for place, groups in zip((*stages, world), carried.spans(), strict=False):
+        instances = (pool if groups else ()) if trained.rollout.instances else groups
+        specs = training_specs(
+            place.name, place.make, seed=trained.seed, first=0, instances=instances, members=1, held_out=before
+        )
+        seen |= contents(place.make, specs)
+    shown = [spec for step in range(steps) for spec in mixed_specs(trained, world.name, step)]
+    if trained.warmup.data in ("format", "oracle"):
+        shown += demonstration_specs(world.name, seed=trained.seed, count=trained.warmup.demonstrations)
+    return frozenset(seen | (contents(world.make, shown) - before))

@@ -62,4 +62,5 @@ def stored_report(run: RunDirectory, name: str, step: int) -> EvalReport | None:
         raise CheckpointError(f"eval/{name}.json of '{run.path}' is damaged ({error!r}): remove it") from None
     wanted = run.config.eval
     same = (report.samples, report.temperature, report.seed) == (wanted.samples, wanted.temperature, wanted.seed)
-    return report if same and (report.episodes == wanted.episodes or report.errors) else None
+    begun = sum(map(len, report.outcomes)) + report.errors  # lost episodes count: they would be lost again
+    return report if same and begun == wanted.episodes * wanted.samples else None

@@ -33,6 +33,7 @@ class EvalReport:
 
     ``outcomes[i]`` and ``returns[i]`` hold the successes and total returns of instance ``instances[i]`` (one a sample), so
     that evaluations can be compared in pairs. ``endpoint`` tells what an API model's requests were and cost.
+    ``temperature`` is NaN where it was left to an endpoint.
     ``ceiling`` is the mean success probability of best play on these instances, where the environment knows it.
     """
 
@@ -68,7 +69,8 @@ class EvalReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "EvalReport":
-        """The report again from what JSON made of ``to_dict``; further keys are left out, a null number is NaN.
+        """The report again from what JSON made of ``to_dict``; further keys are left out, a null number is NaN, an interval
+        with nulls is the one that says nothing (of one instance): (−∞, ∞).
 
         ``returns`` and ``endpoint`` may be missing: runs are older than these fields.
         """
@@ -78,7 +80,10 @@ class EvalReport:
                 continue
             if known[name] is None and kind is float:
                 known[name] = math.nan
-            elif kind in (Interval, tuple[str, ...], tuple[int, ...]):
+            elif kind == Interval:
+                low, high = known[name]
+                known[name] = (-math.inf if low is None else low, math.inf if high is None else high)
+            elif kind in (tuple[str, ...], tuple[int, ...]):
                 known[name] = tuple(known[name])
         known["players"] = {
             name: PlayerScore(player["success"], tuple(player["interval"]), player["task_return"], player.get("lost", 0))
@@ -154,8 +159,10 @@ def evaluation_report(
     )
 
 
-def _mean_pass_at_k(outcomes: Sequence[Sequence[bool]], k: int) -> float:
-    return float(np.mean([pass_at_k(len(row), sum(row), min(k, len(row))) for row in outcomes]))
+def _mean_pass_at_k(outcomes: Sequence[Sequence[bool]], k: int) -> float | None:
+    """Over the instances of which no sample was lost: of fewer than k samples pass@k cannot be told. None without any."""
+    whole = [pass_at_k(len(row), sum(row), k) for row in outcomes if len(row) >= k]
+    return float(np.mean(whole)) if whole else None
 
 
 def _flatten(rows: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,8 +15,8 @@ from ragen.report.curves import columns
 from ragen.report.drawing import drawing_of
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import writer
-from ragen.runs.summary import ending, eval_points, method_name, signals
-from ragen.wording import counted
+from ragen.runs.summary import ending, eval_points, groups_a_step, method_name, signals
+from ragen.wording import at_temperature, counted
 
 Fact = tuple[str, str]
 Rows = Sequence[Mapping[str, Any]]
@@ -75,7 +75,7 @@ class Overview:
     curve_steps: tuple[int, ...]
     curves: Mapping[str, Sequence[float | None]]
     steps: tuple[tuple[int, int], ...]
-    groups_a_step: int
+    groups_a_step: int | None
     drawing: Mapping[str, Any]
 
 
@@ -101,7 +101,7 @@ def overview(run: RunDirectory) -> Overview:
         curve_steps=tuple(int(row["step"]) for row in rows),
         curves=columns(rows),
         steps=tuple(_stored_steps(run)),
-        groups_a_step=config.rollout.groups,
+        groups_a_step=groups_a_step(config),
         drawing={"kind": drawing.kind, "facts": drawing.facts},
     )
 
@@ -130,7 +130,7 @@ def _evaluation(name: str, stored: Mapping[str, Any], run: RunDirectory) -> Eval
         step=int(stored["step"]),
         env=report.env,
         own=name in {point.name for point in eval_points(run)},
-        about=f"{n}, T = {report.temperature:g}",
+        about=f"{n}, {at_temperature(report.temperature)}",
         method=report.method,
         scores=(Score("agent", report.success, _finite(report.success_interval)), *players, *ceiling),
         total_return=report.total_return if math.isfinite(report.total_return) else None,

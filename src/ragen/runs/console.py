@@ -18,7 +18,7 @@ from ragen.metrics.curves import WINDOW
 from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.summary import ECHO_TRAP, paper_name
-from ragen.wording import counted
+from ragen.wording import at_temperature, counted
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("success", "rollout/success", ".3f"),
@@ -81,7 +81,7 @@ def eval_lines(name: str, report: Any) -> list[str]:
             f"return {report.total_return:.3f} [{below:.3f}, {above:.3f}]",
             f"task return {report.task_return:.3f}",
             f"n = {count}",
-            f"T = {report.temperature:g}",
+            at_temperature(report.temperature),
             "95 % intervals",
         ]
     )

@@ -89,11 +89,17 @@ class EvaluationDirectory:
             {**record, "usage": episode.usage, "notes": episode.notes, "failure": episode.failure},
         )
 
-    def kept(self, planned: int) -> str:
-        """What is there of an evaluation of so many episodes that was stopped, and how it goes on."""
-        played = {episode.place for episode in self.episodes() if not episode.failure}
-        episodes = f"{len(played)} of {counted(planned, 'episode')}"
-        return f"kept in {self.path} are {episodes}; the same command goes on with the others"
+    @contextmanager
+    def telling_what_is_kept(self, planned: int) -> Iterator[None]:
+        """Where Ctrl-C ends an evaluation of so many episodes, KeyboardInterrupt says what is kept and how to go on."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            played = {episode.place for episode in self.episodes() if not episode.failure}
+            episodes = f"{len(played)} of {counted(planned, 'episode')}"
+            raise KeyboardInterrupt(
+                f"kept in {self.path} are {episodes}; the same command goes on with the others"
+            ) from None
 
     def write_report(self, report: Mapping[str, Any]) -> None:
         """Store the report."""

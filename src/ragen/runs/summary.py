@@ -44,6 +44,14 @@ def method_name(config: Config) -> str:
     return f"{paper_name(config)} ({config.advantage.name})"
 
 
+def groups_a_step(config: Config) -> int | None:
+    """How many groups each step begins, so that a group's number in the run tells its number in the step.
+
+    None where steps differ in that (``rollout.resample``).
+    """
+    return None if config.rollout.resample else config.rollout.groups
+
+
 def eval_points(run: RunDirectory) -> list[EvalPoint]:
     """The evaluations before, after and between the steps, by step. Raises CheckpointError for a damaged file."""
     last = max((int(row["step"]) for row in run.metrics()), default=0)

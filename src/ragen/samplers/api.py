@@ -80,13 +80,14 @@ class ApiSampler:
 
     async def _ask(self, request: ChatRequest, usage: Usage, left: float) -> ChatReply:
         seconds = min(self._endpoint.timeout, left)
+        limit_field = self._limit_field  # requests that are under way at the same time may change it
         try:
             async with asyncio.timeout(seconds):  # the client's own time-out begins anew with each byte
-                text = await self._send(request)
+                text = await self._send(request, limit_field)
         except (TimeoutError, self._errors.APITimeoutError):
             raise _Again(f"no answer within {seconds:.0f} s") from None
         except self._errors.APIStatusError as error:
-            self._refused(error)
+            self._refused(error, limit_field)
         except self._errors.APIConnectionError as error:
             raise _Again(f"no connection ({self._line(error.__cause__ or error)})") from None
         try:
@@ -100,11 +101,11 @@ class ApiSampler:
         except NoReply as none:
             raise _Again(self._line(none)) from None
 
-    async def _send(self, request: ChatRequest) -> str:
+    async def _send(self, request: ChatRequest, limit_field: str) -> str:
         fields: dict[str, Any] = {
             "temperature": request.temperature,
             "seed": request.seed % LONGEST_SEED,
-            self._limit_field: request.max_new_tokens,
+            limit_field: request.max_new_tokens,
             **self._endpoint.body,
         }
         messages: Any = [{"role": message.role, "content": _sendable(message.content)} for message in request.messages]
@@ -115,8 +116,8 @@ class ApiSampler:
         )
         return answer.text
 
-    def _refused(self, error: Any) -> NoReturn:
-        """Raise what an HTTP status means; the words in it are the endpoint's own."""
+    def _refused(self, error: Any, limit_field: str) -> NoReturn:
+        """Raise what an HTTP status means; the words in it are the endpoint's own. ``limit_field`` was in the request."""
         status, code = error.status_code, str(error.code or "")
         said = f"HTTP {status}: {self._line(_words(error))}"
         if status in HOPELESS or code in SPENT:
@@ -125,7 +126,7 @@ class ApiSampler:
             raise _Again(said, _asked_wait(error.response.headers)) from None
         if TOO_LONG.search(f"{code} {error.type or ''} {_words(error)}"):
             raise ContextOverflow(f"the endpoint says that the prompt is too long: {said}") from None
-        if self._limit_field == "max_tokens" and "max_completion_tokens" in said:
+        if limit_field == "max_tokens" and "max_completion_tokens" in said:
             self._limit_field = "max_completion_tokens"  # the newer name of the same, which newer models insist on
             raise _Again(said) from None
         raise EndpointFailure(said) from None

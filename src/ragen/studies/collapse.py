@@ -16,15 +16,16 @@ HISTORY = 20  # steps that a spike is measured against
 def fall_step(values: Sequence[float | None], *, share: float = SHARE, window: int = WINDOW) -> int | None:
     """The step (1, 2, …) from which a non-negative curve stays below ``share`` of the most it had reached, or None.
 
-    With s the smoothed curve and M_t = max_{u ≤ t} s_u, it is the first t with s_u < share · M_u for all u ≥ t, and
+    With s the smoothed curve from step ``window`` on (before, it is a mean of fewer steps: one lucky first step would be
+    what the rest has fallen from) and M_t = max_{u ≤ t} s_u, it is the first t with s_u < share · M_u for all u ≥ t, and
     at least ``window`` steps must show it, so that a dip at the end is no fall. A curve that comes back has not fallen.
     """
-    s = smoothed(curve(values), window)
+    s = smoothed(curve(values), window)[window - 1 :]
     with np.errstate(invalid="ignore"):
         low = s < share * np.fmax.accumulate(s) if s.size else np.zeros(0, dtype=bool)
     up = np.flatnonzero(~low)
     first = int(up[-1]) + 1 if up.size else 0
-    return first + 1 if low.size - first >= window else None
+    return window + first if low.size - first >= window else None
 
 
 def rise_step(values: Sequence[float | None], level: float, *, window: int = WINDOW) -> int | None:

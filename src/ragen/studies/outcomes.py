@@ -85,7 +85,12 @@ def _start(text: str, env: str) -> Outcome:
 
 
 def _on(env: str) -> str:
-    return f" on {env}, on fixed instances" if env else ", on fixed instances"
+    """An environment of ``eval.also`` is played as its preset says, whatever settings and budgets the run's own has."""
+    return (
+        f" on {env} (of eval.also: with its preset's settings and budgets), on fixed instances"
+        if env
+        else ", on fixed instances"
+    )
 
 
 def _peak(text: str, argument: str) -> Outcome:

@@ -1,13 +1,14 @@
 """Where a study's runs and reports lie, and in which state each run is.
 
 ``root/runs/NAME/`` a run's directory, shared by all studies with that run; ``root/logs/NAME.yaml`` its settings,
-``NAME.log`` what it printed and, while a study works on it, ``NAME.lock``; ``root/STUDY-SIZE.md`` and so on the reports. A
-run that is done has a ``done.json``.
+``NAME.log`` what it printed, ``NAME.spent`` the seconds of its starts that did not finish it and, while a study works on it,
+``NAME.lock``; ``root/STUDY-SIZE.md`` and so on the reports. A run that is done has a ``done.json``.
 """
 
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,11 +143,27 @@ class Place:
         section = config.run.model_copy(update={**{key: value for key, value in few.items() if key not in own}, **where})
         return config.model_copy(update={"run": section})
 
+    def leave(self, run: StudyRun, seconds: float) -> None:
+        """Remember how long a start took that did not finish its run."""
+        write_text(self._spent_file(run), json.dumps({"seconds": self._spent(run) + seconds}) + "\n")
+
     def finish(self, run: StudyRun, seconds: float, *, keep_checkpoints: bool) -> None:
-        """Mark a run as done; then, so that a kill in between loses no run, its checkpoints go unless they are wanted."""
-        write_text(self.path(run) / DONE, json.dumps({"seconds": round(seconds, 1)}) + "\n")
+        """Mark a run as done, with the seconds of all its starts, ``seconds`` those of the last; then, so that a kill in
+        between loses no run, its checkpoints go unless they are wanted.
+        """
+        write_text(self.path(run) / DONE, json.dumps({"seconds": round(self._spent(run) + seconds, 1)}) + "\n")
+        self._spent_file(run).unlink(missing_ok=True)
         if not keep_checkpoints:
             shutil.rmtree(self.path(run) / "checkpoints", ignore_errors=True)
+
+    def _spent_file(self, run: StudyRun) -> Path:
+        return self.logs / f"{run.name}.spent"
+
+    def _spent(self, run: StudyRun) -> float:
+        """Seconds of the starts that were left; 0 where none was, or its file is damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return float(json.loads(self._spent_file(run).read_text(encoding="utf-8"))["seconds"])
+        return 0.0
 
     def steps_done(self, run: StudyRun) -> int:
         """How many steps the run has recorded."""

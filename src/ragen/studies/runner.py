@@ -171,8 +171,9 @@ class _Pool:
 
     def kill(self) -> None:
         """End what still runs; its last checkpoint is whole."""
-        for run, process, _ in self.running.values():
+        for run, process, since in self.running.values():
             process.kill()
+            self.place.leave(run, time.monotonic() - since)
             self.place.release(run)
 
     def _begin(self, run: StudyRun) -> None:
@@ -196,8 +197,11 @@ class _Pool:
             status = process.poll()
             if status is None:
                 continue
+            seconds = time.monotonic() - since
             if status == 0:
-                self.place.finish(run, time.monotonic() - since, keep_checkpoints=self.keep_checkpoints)
+                self.place.finish(run, seconds, keep_checkpoints=self.keep_checkpoints)
+            else:
+                self.place.leave(run, seconds)
             del self.running[name]
             self.place.release(run)
             if status == 0:

@@ -28,11 +28,17 @@ function episodeView(episode, compact) {
   return made;
 }
 
+/** A group's number in its step; where steps begin different numbers of groups, that in the run. */
+function numberInStep(run, group) {
+  const each = data.head.runs[run].groups_a_step;
+  return each === null ? group : group % each;
+}
+
 /** A group's number in its step, and in the run where that differs. */
 function groupName(run, index, place) {
   const group = index.group[place];
   if (group < 0) return "lost";
-  const inStep = group % data.head.runs[run].groups_a_step;
+  const inStep = numberInStep(run, group);
   return inStep === group ? String(group) : `${inStep} (${group} of the run)`;
 }
 

@@ -151,7 +151,7 @@ function listRow(i) {
   const won = index.success[place] === 1;
   const signs = FLAGS.filter(([bit]) => index.flags[place] & bit).map(([, name]) => name);
   if (!index.trained[place]) signs.push("left out");
-  const group = index.group[place] < 0 ? "–" : index.group[place] % data.head.runs[view.run].groups_a_step;
+  const group = index.group[place] < 0 ? "–" : numberInStep(view.run, index.group[place]);
   const cells = [step, group, index.member[place], won ? "✓" : "✗", number(index.ret[place], 3), index.turns[place], signs.join(" ")];
   const row = el(
     "div.row",
