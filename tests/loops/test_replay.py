@@ -42,7 +42,7 @@ def test_the_newest_live_groups_are_remembered() -> None:
 
 @pytest.mark.parametrize(("weights", "remain"), [([0.0, 0.0], []), ([0.5, 0.0], [4])])
 def test_groups_of_weight_0_did_not_train_and_are_not_remembered(weights: list[float], remain: list[int]) -> None:
-    """Where demonstrations alone teach, or a soft filter by the task's return finds a group flat, the total return differs."""
+    """Demonstrations alone teach, or a soft filter by the task's return finds a group flat whose total returns differ."""
     config = load_config("bandit-starpo-grpo", {"replay.size": 4})
     after = hand_on(config, Carried(flat_in_row=2), [group(4, 1), group(5, 1)], np.array(weights), step=1, success=0.0)
     assert indices(after.replay) == remain

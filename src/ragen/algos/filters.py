@@ -66,7 +66,7 @@ def select_groups(stats: Floats, flat: Bools, *, strategy: str, value: float = 1
     - ``top_p``: the smallest set of highest live groups whose share of the summed stats reaches ``value``
     - ``top_k``: the ``value`` highest live groups
     - ``min_p``: live groups with a stat ≥ ``value`` · max
-    - ``soft``: every group, weighted by stat / max (live ones by 1 if all of theirs are 0, flat ones by 0), whatever ``value``
+    - ``soft``: every group, weighted by stat / max (live ones by 1 where all are 0, flat ones by 0); ``value`` is not used
 
     A flat group is kept only where everything is: by ``none``, by ``soft`` (with weight 0), by a share of 1 (of
     ``top_fraction``, ``top_p``) and by ``top_k`` ≥ P. Otherwise at least one live group stays, and where all are flat
