@@ -42,6 +42,7 @@ from ragen.runs.provenance import provenance
 from ragen.runs.trackers import TRAINING, Point, Trackers, evaluation_point
 from ragen.wording import counted
 
+ELSEWHERE = "run.root names another place"  # advice where the disk refuses
 _STEP_FILE = re.compile(r"^step-(\d+)\.jsonl?$")
 
 
@@ -179,7 +180,7 @@ class RunDirectory:
         An evaluation made "after" the run was, where the run goes on, one after ``step``: it is kept under that name.
         """
         self._trackers.cut_after(step)
-        with clear_disk_errors("the run directory", self.path):
+        with clear_disk_errors("the run directory", self.path, ELSEWHERE):
             clean_temporary(self.path)
             self._end_file.unlink(missing_ok=True)
             cut_lines(self.path / "metrics.jsonl", step)
@@ -274,7 +275,7 @@ def default_name(label: str, seed: int) -> str:
 def claimed_place(config: Config, label: str | None = None) -> Iterator[Path]:
     """A place for a new run, held against other processes; it goes again where nothing was put into it."""
     root = Path(config.run.root)
-    with clear_disk_errors("the run directory", root):
+    with clear_disk_errors("the run directory", root, ELSEWHERE):
         root_is_new = not root.exists()
     path = make_place(config, label)
     try:
@@ -297,11 +298,11 @@ def make_place(config: Config, label: str | None = None) -> Path:
     if config.run.name:
         path = root / checked_name(config.run.name, "run.name")
         _check_vacant(path)
-        with clear_disk_errors("the run directory", path):
+        with clear_disk_errors("the run directory", path, ELSEWHERE):
             path.mkdir(parents=True, exist_ok=True)
         return path
     stamp = default_name(label or f"{short_name(str(config.env.get('name', 'env')))}-{config.advantage.name}", config.seed)
-    with clear_disk_errors("the run directory", root / stamp):
+    with clear_disk_errors("the run directory", root / stamp, ELSEWHERE):
         root.mkdir(parents=True, exist_ok=True)
         for path in (root / (stamp if number == 1 else f"{stamp}-{number}") for number in count(1)):
             with suppress(FileExistsError):
@@ -311,7 +312,7 @@ def make_place(config: Config, label: str | None = None) -> Path:
 
 
 def _check_vacant(path: Path) -> None:
-    with clear_disk_errors("the run directory", path):
+    with clear_disk_errors("the run directory", path, ELSEWHERE):
         vacant = not path.exists() or (path.is_dir() and all(inside.name == LOCK for inside in path.iterdir()))
     if not vacant:
         raise CheckpointError(
