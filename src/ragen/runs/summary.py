@@ -80,7 +80,9 @@ def ending(run: RunDirectory, rows: Sequence[Mapping[str, Any]]) -> str:
         return f"running ({how_far}, process {process})"
     reason = run.end()
     if reason in (None, INTERRUPTED):
-        return f"{reason or 'killed'} {how_far}: `ragen train --resume {run.path}` goes on"
+        resume = f": `ragen train --resume {run.path}` goes on"
+        kept = resume if run.checkpoints.steps() else ", before its first checkpoint: start it again"
+        return f"{reason or 'killed'} {how_far}{kept}"
     return reason if reason == DONE else f"{reason} ({how_far})"
 
 
