@@ -12,6 +12,7 @@ from ragen.cli.plot import draw
 from ragen.config import load_config
 from ragen.errors import CheckpointError
 from ragen.runs.directory import RunDirectory
+from ragen.runs.lock import locked
 from ragen.runs.summary import eval_points
 
 PNG = b"\x89PNG"
@@ -252,3 +253,20 @@ def test_a_damaged_evaluation_costs_its_own_row_only(root, capsys, content):
     assert "bad" in told
     assert "cannot be read" in told
     assert "good" in told
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_run_in_its_warm_up_is_listed_and_not_taken_for_a_wrong_name(root, capsys, others):
+    if others:
+        make(root, "good")
+    (root / "begun").mkdir(parents=True)
+    with locked(root / "begun"):
+        assert main(["runs", str(root)]) == 0
+        told = capsys.readouterr().out
+        assert "begun" in told
+        assert "being prepared" in told
+        assert ("good" in told) is others
+        assert main(["show", "begun"]) == 2
+        assert "the run is being prepared (model and warm-up)" in capsys.readouterr().err
+    assert main(["show", "begun"]) == 2  # given up: a name like any other
+    assert "being prepared" not in capsys.readouterr().err

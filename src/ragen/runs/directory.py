@@ -37,7 +37,7 @@ from ragen.runs.events import (
     to_line,
     write_trajectories,
 )
-from ragen.runs.lock import LOCK, locked
+from ragen.runs.lock import LOCK, locked, writer
 from ragen.runs.provenance import provenance
 from ragen.runs.trackers import TRAINING, Point, Trackers, evaluation_point
 from ragen.wording import counted
@@ -225,12 +225,19 @@ def find_run(path: str | Path, root: str | Path = "runs") -> Path:
     raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {likely_runs(Path(path), Path(root))}")
 
 
+def being_prepared(path: Path) -> bool:
+    """Whether a process holds the directory of a run of which nothing has been written yet."""
+    return (path / LOCK).is_file() and not (path / "config.yaml").exists() and writer(path) is not None
+
+
 def likely_runs(path: Path, root: Path) -> str:
     """What may have been meant: the run around a path, a run in a folder of runs, or the nearest names under ``root``."""
     with suppress(OSError):
         bare = next((folder for folder in (path, root / path) if (folder / "checkpoints").is_dir()), None)
         if bare is not None:
             return f"its config.yaml is gone: copy {bare}/checkpoints/step-…/settings.yaml to {bare}/config.yaml"
+        if being_prepared(path) or being_prepared(root / path):
+            return "the run is being prepared (model and warm-up), and there is nothing of it to see before that ends"
         inside = next((parent for parent in path.parents if (parent / "config.yaml").is_file()), None)
         if inside is not None:
             return f"it is inside the run '{inside}': give that"
