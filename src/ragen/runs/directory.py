@@ -37,6 +37,7 @@ from ragen.runs.events import (
     to_line,
     write_trajectories,
 )
+from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.lock import LOCK, locked
 from ragen.runs.provenance import provenance
 from ragen.runs.trackers import TRAINING, Point, Trackers, evaluation_point
@@ -190,7 +191,18 @@ class RunDirectory:
                     self._eval_file(name).unlink()
                 elif name.startswith("after") and made < self.config.steps:
                     self._eval_file(name).replace(self._eval_file(f"step-{made}{name.removeprefix('after')}"))
-            self.checkpoints.drop_after(step)
+            self.checkpoints.tidy(step)
+
+    def settle(self, step: int, reason: str) -> None:
+        """Tidy a run that has nothing left to do after ``step``: a kill may have come before its files were all in order.
+
+        The ``reason`` is stored where the run did not come to tell one.
+        """
+        with clear_disk_errors("the run directory", self.path):
+            clean_temporary(self.path)
+        self.checkpoints.tidy(step)
+        if self.end() in (None, INTERRUPTED):
+            self.write_end(reason)
 
     def close(self) -> None:
         """Close what is open."""
