@@ -162,8 +162,7 @@ class RunDirectory:
 
     def check(self, done: int) -> None:
         """Read what going on after ``done`` steps needs; raises CheckpointError where a file is damaged or lacks steps."""
-        recorded = {row["step"] for row in self.metrics()}
-        if missing := [step for step in range(1, done + 1) if step not in recorded]:
+        if missing := self._unrecorded(done):
             raise CheckpointError(
                 f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {counted(done, 'step')} done "
                 f"({_ranges(missing)}): it was emptied, cut or moved away, and going on would leave curves and warnings "
@@ -173,6 +172,21 @@ class RunDirectory:
         self.starts()
         self.evaluations()
         self.rollbacks()
+
+    def lost_metrics(self) -> str:
+        """What to say of a run whose metrics lack steps that its last checkpoint holds; empty where they lack none."""
+        done = max(self.checkpoints.steps(), default=0)
+        missing = self._unrecorded(done)
+        if not missing:
+            return ""
+        return (
+            f"metrics.jsonl lacks {len(missing)} of the {counted(done, 'step')} done ({_ranges(missing)}): it was emptied, "
+            "cut or moved away"
+        )
+
+    def _unrecorded(self, done: int) -> list[int]:
+        recorded = {row["step"] for row in self.metrics()}
+        return [step for step in range(1, done + 1) if step not in recorded]
 
     def cut_after(self, step: int) -> None:
         """Forget what was recorded after ``step``: a resumed run records it again.
