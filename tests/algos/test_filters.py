@@ -138,6 +138,15 @@ def test_soft_weights_are_shares_of_the_highest_and_all_groups_stay() -> None:
     assert chosen.flat.tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("strategy", sorted(VALUES))
+def test_b32_a_live_group_stays_where_the_metric_is_0_for_all(strategy: str) -> None:
+    """As with ``entropy_std`` or ``length_std``: returns differ where entropies or lengths do not."""
+    chosen = select_groups(np.zeros(3), np.array([True, False, False]), strategy=strategy, value=VALUES[strategy])
+    assert chosen.weights[chosen.kept.tolist().index(1)] == 1
+    if strategy == "soft":
+        assert (chosen.kept.tolist(), chosen.weights.tolist()) == ([0, 1, 2], [0.0, 1.0, 1.0])
+
+
 def test_weights_are_those_of_the_kept_groups() -> None:
     chosen = select_groups(np.array([0.2, 0.1, 0.4]), np.zeros(3, dtype=np.bool_), strategy="top_k", value=2)
     assert (chosen.kept.tolist(), chosen.weights.tolist()) == ([0, 2], [1.0, 1.0])

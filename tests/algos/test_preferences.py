@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ragen.algos.losses import LossTerms, dpo, kto, losses, sft, step_dpo
-from ragen.algos.preferences import (
-    preference_labels,
-    preference_pairs,
-    returns_to_go,
-    trajectory_returns,
-    turn_contents,
-    turn_numbers,
-)
+from ragen.algos.preferences import preference_labels, preference_pairs, turn_contents, turn_numbers
+from ragen.algos.trajectories import Turns, trajectory_returns
 
 NAN = math.nan
 # trajectory 0 has two rows, trajectory 1 one: turns 0, 1 | 0, 2 (turn 1 of it sampled nothing)
@@ -29,14 +23,16 @@ TURNS = torch.tensor([[-1, 0, 0, -1], [-1, 1, -1, -1], [-1, 2, -1, 3]])
 
 
 def test_returns_turn_numbers_and_returns_to_go_by_hand() -> None:
-    assert trajectory_returns(REWARDS, MASK, OWNER).tolist() == [1.5, 3.0]
+    assert trajectory_returns(REWARDS, MASK, OWNER, 2).tolist() == [1.5, 3.0]
     assert torch.equal(turn_numbers(MASK, TURN_IDS, OWNER), TURNS)
-    assert returns_to_go(REWARDS, MASK, TURNS, OWNER).tolist() == [1.5, 0.5, 3.0, 4.0]
+    turns = Turns.of(MASK, TURN_IDS, OWNER)
+    for gamma, wanted in ((1.0, [1.5, 0.5, 3.0, 4.0]), (0.5, [1.25, 0.5, 1.0, 4.0]), (0.0, [1.0, 0.5, -1.0, 4.0])):
+        assert turns.returns_to_go(REWARDS, gamma)[turns.present].tolist() == wanted
 
 
 def test_equal_returns_in_another_order_of_rewards_are_equal() -> None:
     rewards = torch.tensor([[-0.1, 1.0, -0.1], [1.0, -0.1, -0.1]])
-    first, second = trajectory_returns(rewards, torch.ones(2, 3, dtype=torch.bool), torch.arange(2)).tolist()
+    first, second = trajectory_returns(rewards, torch.ones(2, 3, dtype=torch.bool), torch.arange(2), 2).tolist()
     assert first == second
 
 

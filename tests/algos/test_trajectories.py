@@ -41,6 +41,7 @@ def test_turns_know_their_last_token_and_their_sum() -> None:
     assert turns.sums(values).tolist() == [[0.0, 0.0], [3.0, 3.0]]
     table = torch.tensor([[5.0, 6.0], [7.0, 8.0]])
     assert turns.on_tokens(table).tolist() == [[7.0, 0.0, 7.0, 0.0], [0.0, 8.0, 8.0, 0.0], [0.0] * 4]
+    assert ids.tolist() == [[0, 99, 0, 99], [-1, 1, 1, 7], [3, 3, 3, 3]]  # what it was given stays as it is
     assert turns.on_last(table, torch.zeros(3, 4)).tolist() == [[0, 0, 7.0, 0], [0, 0, 8.0, 0], [0.0] * 4]
 
 

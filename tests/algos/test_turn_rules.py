@@ -58,6 +58,20 @@ def test_gigpo_never_compares_states_of_different_groups() -> None:
     assert got.tolist() == [[0.0], [0.0]]
 
 
+def test_turns_that_differ_by_rounding_alone_have_no_advantage() -> None:
+    """0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 from the same state on; a turn paid 0.1 + 0.2 or 0.3."""
+    table = torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.6, 0.0, 0.0]], dtype=torch.float64)
+    mask, turns = torch.ones(3, 3, dtype=torch.bool), torch.arange(3).expand(3, 3)
+    rows = table, mask, turns, torch.arange(3), torch.zeros(3, dtype=torch.int64)
+    anchors = torch.tensor([[0, -1, -1]]).expand(3, 3)
+    for std in (True, False):
+        assert gigpo(*rows, anchors, normalize_std=std, eps=0.0).advantages.abs().max() == 0
+    paid = torch.tensor([[0.1, 0.2], [0.2, 0.1], [0.3, 0.0]], dtype=torch.float64)
+    rows = paid, mask[:, :2], torch.zeros(3, 2, dtype=torch.int64), torch.arange(3), torch.zeros(3, dtype=torch.int64)
+    for std in (True, False):
+        assert turn_grpo(*rows, normalize_std=std, eps=0.0).advantages.abs().max() == 0
+
+
 @settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), members=st.integers(1, 5), gamma=st.sampled_from([0.0, 0.5, 1.0]))
 def test_gigpo_equals_brute_force_over_states(seed: int, members: int, gamma: float) -> None:

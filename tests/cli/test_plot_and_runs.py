@@ -1,32 +1,34 @@
 """`ragen plot` and `ragen runs` on runs as they lie on disk: whole, half done, damaged."""
 
 import builtins
+import errno
 import json
 import os
 
 import pytest
 
 from ragen.cli.main import main
+from ragen.cli.plot import draw
 from ragen.config import load_config
+from ragen.errors import CheckpointError
 from ragen.report.overview import overview
 from ragen.runs.directory import RunDirectory
+from ragen.runs.lock import locked
 from ragen.runs.summary import eval_points
 
 PNG = b"\x89PNG"
 
 
-def make(root, name, *, steps=3, returns=-0.5, evaluations=("before", "after", "step-2"), step_field=False):
+def make(root, name, *, steps=3, returns=-0.5, evaluations=("before", "after", "step-2")):
     config = load_config("bandit-starpo-s-grpo-tiny", ["--run.root", str(root), "--run.name", name, "--steps", "5"])
     run = RunDirectory.create(config)
     for step in range(1, steps + 1):
         metrics = {"rollout/success": 0.5, "rollout/return_mean": returns, "rollout/return_std": 0.1, "time/step_s": 1.5}
         run.append_metrics(step, {**metrics, "rollout/entropy": float("nan")})
-    (run.path / "eval").mkdir(exist_ok=True)
     for number, kind in enumerate(evaluations):
         report = {"success": 0.25 * (number + 1), "success_interval": [0.2 * (number + 1), 0.3 * (number + 1)]}
-        extra = {"step": {"before": 0, "after": steps}.get(kind, 2)} if step_field else {}
-        (run.path / "eval" / f"{kind}.json").write_text(json.dumps({**report, **extra}))
-    (run.path / "eval" / "after-bandit-rev.json").write_text(json.dumps({"success": 0.0, "success_interval": [0, 0.1]}))
+        run.write_eval(kind, {"before": 0, "after": steps}.get(kind, 2), report)
+    run.write_eval("after-bandit-rev", steps, {"success": 0.0, "success_interval": [0, 0.1]})
     return run
 
 
@@ -36,9 +38,8 @@ def root(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
-@pytest.mark.parametrize("step_field", [True, False])
-def test_evaluations_stand_where_they_were_made(root, step_field):
-    points = eval_points(make(root, "one", step_field=step_field))
+def test_evaluations_stand_where_they_were_made(root):
+    points = eval_points(make(root, "one"))
     assert [(point.name, point.step, point.success) for point in points] == [
         ("before", 0, 0.25),
         ("step-2", 2, 0.75),
@@ -251,3 +252,43 @@ def test_an_environment_of_a_file_is_named_without_its_folders(root, capsys, mon
     assert "one  my_env.py:MyEnv  StarPO-S" in capsys.readouterr().out
     assert panels_of(monkeypatch, "one").get_suptitle().startswith("my_env.py:MyEnv · tiny")
     assert place in stored.read_text()
+
+
+def test_a_picture_that_the_disk_refuses_is_told_with_the_place(root, monkeypatch, tmp_path):
+    make(root, "one")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    with pytest.raises(CheckpointError, match=r"the picture could not be written to '.*p\.svg': the disk is full"):
+        draw([RunDirectory.open(root / "one")], tmp_path / "p.svg")
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "{", "[]", '{"step": 1}', '{"step": 1, "success_interval": 3}', "\x00"])
+def test_a_damaged_evaluation_costs_its_own_row_only(root, capsys, content):
+    make(root, "good")
+    make(root, "bad")
+    (root / "bad" / "eval" / "after.json").write_text(content)
+    assert main(["runs", str(root)]) == 0
+    told = capsys.readouterr().out
+    assert "bad" in told
+    assert "cannot be read" in told
+    assert "good" in told
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_run_in_its_warm_up_is_listed_and_not_taken_for_a_wrong_name(root, capsys, others):
+    if others:
+        make(root, "good")
+    (root / "begun").mkdir(parents=True)
+    with locked(root / "begun"):
+        assert main(["runs", str(root)]) == 0
+        told = capsys.readouterr().out
+        assert "begun" in told
+        assert "being prepared" in told
+        assert ("good" in told) is others
+        assert main(["show", "begun"]) == 2
+        assert "the run is being prepared (model and warm-up)" in capsys.readouterr().err
+    assert main(["show", "begun"]) == 2  # given up: a name like any other
+    assert "being prepared" not in capsys.readouterr().err

@@ -76,14 +76,15 @@ def test_a_port_in_use_names_the_way_out(root, capsys):
     assert "choose another one, or 0" in capsys.readouterr().err
 
 
-ENDED = "the run is not going on, and this page will not change: `ragen report runs/one` writes it to a file. "
+ENDED = "the run does not go on ("
+FIXED = "), so this page will not change; `ragen report runs/one` writes it to a file)"
 
 
 @pytest.mark.parametrize(
     ("steps", "running", "said"),
     [
-        (1, False, f"{ENDED}all steps done)"),
-        (5, False, f"{ENDED}killed after step 1 of 5: `ragen train --resume runs/one` goes on)"),
+        (1, False, f"{ENDED}all steps done{FIXED}"),
+        (5, False, f"{ENDED}killed after step 1 of 5, before its first checkpoint: start it again{FIXED}"),
         (5, True, "Ctrl-C ends this; the run goes on)"),
     ],
 )

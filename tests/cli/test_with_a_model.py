@@ -237,7 +237,14 @@ def test_the_runs_name_is_the_presets_unless_it_is_given_one(model, tmp_path, mo
     monkeypatch.setattr(loop, "train", stop)
     assert main(["train", "bandit-starpo-s-grpo-tiny", "--seed", "3"]) == 2
     assert main(["train", "bandit-starpo-s-grpo-tiny", "--run.name", "mine"]) == 2
-    assert seen == [("", "bandit-starpo-s-grpo-tiny"), ("mine", "bandit-starpo-s-grpo-tiny")]
+    (tmp_path / "lock.py").write_text("from ragen.envs.bandit import Bandit\n\n\nclass Lock(Bandit):\n    pass\n")
+    lock = f"{tmp_path / 'lock.py'}:Lock"
+    assert main(["train", "bandit-starpo-s-grpo-tiny", "--env", lock]) == 2
+    assert seen == [
+        ("", "bandit-starpo-s-grpo-tiny"),
+        ("mine", "bandit-starpo-s-grpo-tiny"),
+        ("", "Lock-starpo-s-grpo-tiny"),
+    ]
 
 
 def test_bench_prints_a_step_in_parts(model, capsys):

@@ -27,9 +27,16 @@ class Learner:
     """A policy with its optimiser, built the same way each time."""
 
     def __init__(
-        self, make_model: Any, *, critic: Any = "head", lora: Lora | None = None, name: str = "llama", seed: int = 0
+        self,
+        make_model: Any,
+        *,
+        critic: Any = "head",
+        lora: Lora | None = None,
+        name: str = "llama",
+        critic_name: str = "gpt2",
+        seed: int = 0,
     ) -> None:
-        extra = {"critic_model": make_model("gpt2", seed=7)} if critic == "separate" else {}
+        extra = {"critic_model": make_model(critic_name, seed=7)} if critic == "separate" else {}
         self.policy = Policy(make_model(name, seed), dtype=torch.float32, pad_id=0, critic=critic, lora=lora, **extra)
         self.optimizer = Optimizer(self.policy, learning_rate=1e-3, critic_learning_rate=1e-2, warmup_steps=5)
 
@@ -74,6 +81,8 @@ CASES = [
     {"critic": "head"},
     {"critic": "head", "name": "llama-tied"},
     {"critic": "separate"},
+    {"critic": "separate", "critic_name": "llama"},
+    {"critic": "separate", "critic_name": "llama", "lora": LORA},
     {"critic": "head", "lora": LORA},
     {"critic": "none", "lora": LORA, "name": "llama-tied"},
 ]

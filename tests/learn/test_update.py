@@ -56,10 +56,21 @@ def spied_ratios(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("budget", [30, 1000])
+@pytest.mark.parametrize(
+    ("name", "dropout"),
+    [("llama", {"attention_dropout": 0.1}), ("gpt2", {"attn_pdrop": 0.1, "resid_pdrop": 0.1, "embd_pdrop": 0.1})],
+)
 def test_ratio_is_exactly_one_before_the_first_step_and_not_after_b21_dropout(
-    budget: int, dtype: torch.dtype, make_model: Any, make_groups: Any, spied_ratios: list[torch.Tensor]
+    name: str,
+    dropout: dict[str, float],
+    budget: int,
+    dtype: torch.dtype,
+    make_model: Any,
+    make_groups: Any,
+    spied_ratios: list[torch.Tensor],
 ) -> None:
-    policy = Policy(make_model("gpt2", attn_pdrop=0.1, resid_pdrop=0.1, embd_pdrop=0.1), dtype=dtype, pad_id=0)
+    policy = Policy(make_model(name, **dropout), dtype=dtype, pad_id=0)
+    assert policy.network.native is (name == "llama")
     batch = collate(make_groups(), pad_id=0)
     run(policy, batch, trajectories=3, online_k=2, microbatch_tokens=budget)
     first = len(spied_ratios) // 4 if budget == 1000 else 1

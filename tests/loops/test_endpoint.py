@@ -207,6 +207,15 @@ def test_an_endpoint_that_is_down_ends_the_evaluation_before_all_is_tried() -> N
             evaluate(endpoint.url, {"eval": {"episodes": 1}}, name="one", endpoint={"retries": 0})
 
 
+def test_settings_may_be_corrected_as_long_as_nothing_was_played() -> None:
+    with serving(refusal(404, "no such path")) as endpoint, pytest.raises(ConfigError):
+        evaluate(f"{endpoint.url}/wrong", {"eval": {"episodes": 3}}, endpoint={"retries": 0})
+    with serving(completion(RIGHT)) as endpoint:
+        assert evaluate(endpoint.url).episodes == 6
+        with pytest.raises(CheckpointError, match="other settings"):
+            evaluate(endpoint.url, {"eval": {"episodes": 3}})
+
+
 def test_a_wrong_key_stops_at_once_and_what_was_played_is_kept() -> None:
     def script(body: dict[str, Any], number: int) -> Answer:
         return completion(RIGHT) if number < limit else refusal(401, "no")

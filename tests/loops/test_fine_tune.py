@@ -79,12 +79,12 @@ def test_an_interrupted_warm_up_goes_on_to_the_same_weights(
         monkeypatch.setattr(fine_tune, "SAVE_EVERY_S", 0.0)
     broken = tmp_path / "broken"
     first = Pressing(4, press)
-    with pytest.raises(error):
+    with pytest.raises(error) as stopped:
         warmed(config, broken, first, monkeypatch)
     kept = 4 if press is interrupt else 3  # a kill comes before the fourth is kept
     assert first.planned == BATCHES
     assert len(kept_in(broken)) == 1
-    assert any(f"4 of {BATCHES} batches done and kept" in line for line in first.messages) is (press is interrupt)
+    assert (f"4 of {BATCHES} batches of the warm-up are done and kept" in str(stopped.value)) is (press is interrupt)
     second = Pressing()
     made = warmed(config, broken, second, monkeypatch)
     assert f"goes on after {kept} of {BATCHES} batches" in second.messages[0]

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from ragen.episode import Completion, EndReason, Group, StopReason, Trajectory, 
 from ragen.errors import CheckpointError, ConfigError
 from ragen.loops.carried import REPLAY, Carried, read_carried
 from ragen.loops.replay import age, remembered, replay_metrics, replayed
+from ragen.loops.step import hand_on
 
 
 def group(index: int, version: int, rewards: tuple[float, ...] = (0.0, 1.0)) -> Group:
@@ -36,6 +38,15 @@ def test_the_newest_live_groups_are_remembered() -> None:
     kept = [group(4, 1), group(5, 1, (1.0, 1.0)), group(6, 1)]  # the second is flat: nothing to learn from
     assert indices(remembered(buffer, kept, replay, step=1)) == [1, 4, 6]
     assert remembered(buffer, kept, ReplayConfig(size=0), step=1) == ()
+
+
+@pytest.mark.parametrize(("weights", "remain"), [([0.0, 0.0], []), ([0.5, 0.0], [4])])
+def test_groups_of_weight_0_did_not_train_and_are_not_remembered(weights: list[float], remain: list[int]) -> None:
+    """Demonstrations alone teach, or a soft filter by the task's return finds a group flat whose total returns differ."""
+    config = load_config("bandit-starpo-grpo", {"replay.size": 4})
+    after = hand_on(config, Carried(flat_in_row=2), [group(4, 1), group(5, 1)], np.array(weights), step=1, success=0.0)
+    assert indices(after.replay) == remain
+    assert after.flat_in_row == 0  # something taught
 
 
 def test_groups_too_old_for_the_next_step_are_forgotten() -> None:

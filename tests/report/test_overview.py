@@ -45,7 +45,7 @@ def test_a_run_without_anything_yet(tmp_path):
     run = RunDirectory.create(load_config("bandit-starpo-s-grpo-tiny", ["--run.root", str(tmp_path), "--run.name", "new"]))
     told = overview(run)
     assert (told.done, told.curves, told.steps, told.evaluations, told.times) == (0, {}, (), (), ())
-    assert told.status.startswith("killed after step 0")
+    assert told.status == "killed after step 0 of 50, before its first checkpoint: start it again"
 
 
 def test_a_running_one_is_told_by_its_lock_and_a_killed_one_is_not_running(run):

@@ -199,7 +199,7 @@ def test_a_full_disk_says_so_and_names_the_checkpoint_that_is_still_there(tmp_pa
     def full(folder: Path) -> None:
         raise error
 
-    with pytest.raises(CheckpointError, match=r"disk is full.*step 2.*step 1 is intact.*--resume"):
+    with pytest.raises(CheckpointError, match=r"step 2.*disk is full.*step 1 is intact.*--resume.*run\.keep 1"):
         store.save(2, full)
     assert store.latest() == store.path(1)
     assert store.steps() == [1]

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 
 from ragen.samplers.base import SamplingParams
 from ragen.samplers.draw import Drawer, StopFinder
@@ -127,3 +129,16 @@ def test_stop_strings_are_found_across_tokens_and_characters(tokenizer):
         first = next(n for n in range(1, len(ids) + 1) if finder.found(ids[:n]))
         assert stop in tokenizer.decode(ids[:first])
         assert stop not in tokenizer.decode(ids[: first - 1])
+
+
+@pytest.mark.parametrize("stop", ["stop ", " me", "p m"])
+def test_stop_strings_are_found_where_a_tokenizer_drops_the_blank_that_begins_a_text(stop):
+    words = ["<unk>", "▁you", "▁stop", "▁me", "▁", "now"]
+    model = tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
+    raw = tokenizers.Tokenizer(model)
+    raw.decoder = tokenizers.decoders.Metaspace()
+    pieces = PreTrainedTokenizerFast(tokenizer_object=raw, unk_token="<unk>")
+    ids = [1, 2, 3, 5]
+    assert (pieces.decode([3]), pieces.decode(ids)) == ("me", "you stop menow")
+    finder = StopFinder(pieces, (stop,))
+    assert [finder.found(ids[:n]) for n in (1, 2, 3)] == [False, False, True]

@@ -12,6 +12,7 @@ from tests.samplers.conftest import ARCHITECTURES, GROUPED, SMALL, assert_same_r
 from ragen.episode import StopReason
 from ragen.errors import ModelError, TrainingError
 from ragen.learn.lora import Lora, adapters, inject
+from ragen.learn.network import Network
 from ragen.samplers.base import Request, SamplingParams
 from ragen.samplers.engines import PlainEngine
 from ragen.samplers.hf import HFSampler
@@ -251,6 +252,12 @@ def test_training_mode_flags_and_attention_are_put_back(llama, tokenizer):
     assert [p.requires_grad for p in model.parameters()] == flags
     assert model.config._attn_implementation == implementation
     assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_nothing_is_kept_of_the_proof_that_chose_how_to_run(llama, tokenizer):
+    model = copy.deepcopy(llama)
+    for decoder in (make(model, tokenizer)._decoder, Network(model, dtype=torch.bfloat16)._decoder):
+        assert all(projection._weight is None for projection in decoder._projections())
 
 
 @pytest.mark.parametrize("native", [True, False])

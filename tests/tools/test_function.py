@@ -7,7 +7,7 @@ import pytest
 
 from ragen.errors import ConfigError
 from ragen.tools import Tool, ToolError, tool
-from ragen.tools.call import Call, CallError
+from ragen.tools.call import Call, CallError, read_call
 
 
 @tool
@@ -229,4 +229,13 @@ def test_what_a_person_types_becomes_a_call():
 
     assert say.typed('a "b"') == str(Call("say", {"text": 'a "b"'}))
     assert say.typed('{"text": "x"}') == '{"name": "say", "arguments": {"text": "x"}}'
+
+    @tool
+    def double(number: int) -> int:
+        """Double it."""
+        return 2 * number
+
+    assert double.typed("5") == str(Call("double", {"number": 5}))
+    assert double(read_call(double.typed("21")).arguments) == "42"
+    assert double.typed("five") == str(Call("double", {"number": "five"}))  # the call's answer tells what is wrong
     assert book.typed("") == '{"name": "book", "arguments": {}}'

@@ -66,7 +66,7 @@ def select_groups(stats: Floats, flat: Bools, *, strategy: str, value: float = 1
     - ``top_p``: the smallest set of highest live groups whose share of the summed stats reaches ``value``
     - ``top_k``: the ``value`` highest live groups
     - ``min_p``: live groups with a stat ≥ ``value`` · max
-    - ``soft``: every group, weighted by stat / max (flat ones by 0); ``value`` is not used
+    - ``soft``: every group, weighted by stat / max (live ones by 1 where all are 0, flat ones by 0); ``value`` is not used
 
     A flat group is kept only where everything is: by ``none``, by ``soft`` (with weight 0), by a share of 1 (of
     ``top_fraction``, ``top_p``) and by ``top_k`` ≥ P. Otherwise at least one live group stays, and where all are flat
@@ -128,10 +128,10 @@ def min_p(stats: Floats, flat: Bools, value: float) -> Floats:
 
 @filters.register("soft")
 def soft(stats: Floats, flat: Bools, value: float) -> Floats:
-    """Weight stat / max stat for every live group, 0 for a flat one."""
+    """Weight stat / max stat for every live group (1 where all these stats are 0), 0 for a flat one."""
     live = np.where(flat, 0.0, stats)
     highest = live.max(initial=0.0)
-    return live / highest if highest > 0 else np.zeros_like(live)
+    return live / highest if highest > 0 else np.where(flat, 0.0, 1.0)
 
 
 def _check_share(strategy: str, value: float) -> None:

@@ -10,22 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ragen.algos.reduce import unit_sums
-from ragen.algos.trajectories import settled
-
 Pairing = Literal["best-worst", "all"]
 _TOLERANCE = 1e-9  # relative: larger than the rounding of a sum of rewards, smaller than any real difference
-
-
-def trajectory_returns(rewards: Tensor, mask: Tensor, trajectory: Tensor) -> Tensor:
-    """R(τ) = Σ rewards over the sampled tokens of all rows of a trajectory, `settled`: (M,) float64.
-
-    ``rewards``, ``mask`` (R, T); ``trajectory`` (R,) numbers 0 … M−1.
-    """
-    count = int(trajectory.max()) + 1 if trajectory.numel() else 0
-    inside = torch.where(mask, rewards, 0).to(torch.float64)
-    empty = torch.zeros(count, dtype=torch.float64)
-    return settled(*(empty.index_add(0, trajectory, part.sum(1)) for part in (inside, inside.abs())))
 
 
 def turn_numbers(mask: Tensor, turn_ids: Tensor, trajectory: Tensor) -> Tensor:
@@ -35,21 +21,6 @@ def turn_numbers(mask: Tensor, turn_ids: Tensor, trajectory: Tensor) -> Tensor:
     keys = (trajectory[:, None] * longest + turn_ids.to(torch.int64))[mask]
     numbers[mask] = torch.unique(keys, return_inverse=True)[1]
     return numbers
-
-
-def returns_to_go(rewards: Tensor, mask: Tensor, turns: Tensor, trajectory: Tensor) -> Tensor:
-    """The return from each turn on, its own reward included, `settled`: (U,) float64.
-
-    ``turns`` (R, T) from `turn_numbers`; ``rewards``, ``mask`` (R, T); ``trajectory`` (R,). A turn stands in one row.
-    """
-    totals, sizes = (unit_sums(part.to(torch.float64), mask, turns) for part in (rewards, rewards.abs()))
-    owner = torch.zeros(len(totals), dtype=torch.int64)
-    owner[turns[mask]] = trajectory[:, None].expand(mask.shape)[mask]
-    for turn in range(len(totals) - 2, -1, -1):  # the turns of a trajectory have consecutive numbers
-        if owner[turn] == owner[turn + 1]:
-            totals[turn] += totals[turn + 1]
-            sizes[turn] += sizes[turn + 1]
-    return settled(totals, sizes)
 
 
 def turn_contents(ids: Tensor, mask: Tensor, turns: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:

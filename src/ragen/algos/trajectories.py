@@ -36,13 +36,8 @@ class Episodes:
         """From ``rewards`` and ``mask`` (R, T) and the rows' trajectory ids (R,)."""
         mask = mask.cpu()
         index, count = trajectory_index(trajectory.cpu())
-        inside = torch.where(mask, rewards.cpu(), 0)
-        returns, sizes = (
-            torch.zeros(count, dtype=torch.float64).index_add_(0, index, part.sum(dim=1, dtype=torch.float64))
-            for part in (inside, inside.abs())
-        )
         counted = torch.zeros(count, dtype=torch.int64).index_add_(0, index, mask.any(dim=1).long()) > 0
-        return cls(mask, index, settled(returns, sizes), counted)
+        return cls(mask, index, trajectory_returns(rewards.cpu(), mask, index, count), counted)
 
     def lengths(self) -> Tensor:
         """(M,) int64: |τ|, the sampled tokens of each trajectory."""
@@ -106,6 +101,24 @@ class Turns:
         place = (self.index[rows], self.turn_ids[rows, columns].long())
         return out.index_put_(place, values[rows, columns].to(torch.float64), accumulate=True)
 
+    def returns_to_go(self, rewards: Tensor, gamma: float) -> Tensor:
+        """(R, T) → (M, K) float64, `settled`: G_k = Σ_{l≥k} γ^{l−k} r_l over turns with a sampled token (γ = 0: r_k alone).
+
+        0 where there is no turn.
+        """
+        totals, sizes = (self._to_go(self.sums(part), gamma) for part in (rewards, rewards.abs()))
+        out = torch.zeros_like(totals)
+        out[self.present] = settled(totals[self.present], sizes[self.present])
+        return out
+
+    def _to_go(self, rewards: Tensor, gamma: float) -> Tensor:
+        out = torch.zeros_like(rewards)
+        running = torch.zeros(len(rewards), dtype=rewards.dtype)
+        for k in range(rewards.shape[1] - 1, -1, -1):
+            running = torch.where(self.present[:, k], rewards[:, k] + gamma * running, running)
+            out[:, k] = running
+        return out
+
     def on_last(self, table: Tensor, out: Tensor) -> Tensor:
         """Write a table (M, K) on the turns' last sampled tokens of ``out`` (R, T), in place."""
         out[self.rows[self.present], self.columns[self.present]] = table[self.present].to(out.dtype)
@@ -118,9 +131,23 @@ class Turns:
             return out
         table = table.to(torch.float32)
         for rows in blocks(*self.mask.shape):
-            turns = self.turn_ids[rows].long().clamp_(0, table.shape[1] - 1)
+            turns = self.turn_ids[rows].long().clamp(0, table.shape[1] - 1)
             out[rows] = torch.where(self.mask[rows], table[self.index[rows]].gather(1, turns), 0)
         return out
+
+
+def trajectory_returns(rewards: Tensor, mask: Tensor, index: Tensor, count: int) -> Tensor:
+    """R(τ) = Σ rewards over the sampled tokens of all rows of a trajectory, `settled`: (M,) float64.
+
+    ``rewards``, ``mask`` (R, T); ``index`` (R,) the rows' trajectories, 0 … M−1, of which there are ``count``.
+    """
+    inside = torch.where(mask, rewards, 0)
+    return settled(
+        *(
+            torch.zeros(count, dtype=torch.float64).index_add_(0, index, part.sum(dim=1, dtype=torch.float64))
+            for part in (inside, inside.abs())
+        )
+    )
 
 
 def settled(sums: Tensor, sizes: Tensor) -> Tensor:

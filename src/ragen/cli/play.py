@@ -112,8 +112,9 @@ def _elsewhere(name: str, env: "Environment", overrides: Sequence[str]) -> str:
 def _left(runner: "EpisodeRunner[Any]") -> str:
     """What the budgets leave: of turns and actions, and how many of these a turn takes."""
     settings = runner.env.settings
-    turns, actions = settings.max_turns - len(runner.turns), settings.max_actions - runner.actions_used
-    return f"turns left: {turns}, actions left: {actions}, at most {min(actions, settings.max_actions_per_turn)} a turn"
+    turns, each = settings.max_turns - len(runner.turns), settings.max_actions_per_turn
+    actions = min(settings.max_actions - runner.actions_used, turns * each)  # as the environment's own text counts them
+    return f"turns left: {turns}, actions left: {actions}, at most {min(actions, each)} a turn"
 
 
 def _reply(env: "Environment", *, thinking: bool) -> str | None:

@@ -58,6 +58,7 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
     from matplotlib import pyplot as plt
 
     from ragen.envs.locate import shown
+    from ragen.runs.disk import clear_disk_errors
     from ragen.runs.summary import method_name
 
     figure, panels = plt.subplots(1, len(CURVES), figsize=(13, 3.1), layout="constrained")
@@ -81,7 +82,8 @@ def draw(runs: "Sequence[RunDirectory]", out: Path) -> None:
     config = runs[0].config
     parts = (shown(str(config.env.get("name"))), config.model.name, method_name(config), f"seed {config.seed}")
     figure.suptitle(" · ".join(map(str, parts)) if len(runs) == 1 else counted(len(runs), "run"), fontsize=11)
-    figure.savefig(out, dpi=110)
+    with clear_disk_errors("the picture", out):
+        figure.savefig(out, dpi=110)
     plt.close(figure)
 
 

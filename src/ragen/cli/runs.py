@@ -25,14 +25,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Print the table, the run that went on last at the end."""
     del overrides
-    from ragen.runs.directory import RunDirectory
+    from ragen.runs.directory import RunDirectory, being_prepared
 
     root = Path(args.root)
     try:
         found = [path.parent for path in root.glob("*/config.yaml")] if root.is_dir() else []
+        prepared = [path for path in sorted(root.iterdir()) if being_prepared(path)] if root.is_dir() else []
     except (OSError, ValueError) as error:  # no name of a directory, or one that may not be looked at
         raise CheckpointError(f"'{root}' cannot be read: {reason(error)}") from None
-    if not found:
+    if not found and not prepared:
         raise CheckpointError(_nothing_in(root))
     rows: list[tuple[str, ...]] = [TITLES]
     for path in sorted(found, key=_last_time):
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
             rows.append(_row(RunDirectory.open(path)))
         except RagenError as error:
             rows.append((path.name, f"cannot be read: {error}"))
+    rows += [(path.name, "", "", "being prepared", "", "", "") for path in prepared]
     whole = [row for row in rows if len(row) == len(TITLES)]
     widths = [max(len(row[column]) for row in whole) for column in range(len(TITLES))]
     widths[0] = max(len(row[0]) for row in rows)

@@ -44,7 +44,16 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     config = load_config(args.source, overrides)
     check_training(config)
     require_model(config.model.name)
-    return _train(config, args, label=Path(args.source).stem)
+    return _train(config, args, label=_label(args.source, config))
+
+
+def _label(source: str, config: "Config") -> str:
+    """How the name of the run begins: the preset or file, with the environment that the run has in place of the preset's."""
+    from ragen.envs.locate import label as short_name
+
+    preset, name = Path(source).stem, str(config.env["name"])
+    environment, mark, method = preset.partition("-starpo")
+    return preset if not mark or environment == name else f"{short_name(name)}{mark}{method}"
 
 
 def _go_on(args: argparse.Namespace, overrides: Sequence[str]) -> int:

@@ -42,4 +42,4 @@ def _state(run: "RunDirectory") -> str:
     if writer(run.path) is not None:
         return "the run goes on"
     report = f"`ragen report {shlex.quote(str(run.path))}` writes it to a file"
-    return f"the run is not going on, and this page will not change: {report}. {ending(run, run.metrics())}"
+    return f"the run does not go on ({ending(run, run.metrics())}), so this page will not change; {report}"

@@ -104,12 +104,13 @@ def _how_to_write(name: str) -> str:
 
 
 def _class_names(path: Path) -> list[str]:
-    """The classes at the top of a file, without running it."""
+    """The classes at the top of a file that may be environments (settings are not), without running it."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
-    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.bases]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.bases]
+    return [node.name for node in classes if not any(ast.unparse(base).endswith("Settings") for base in node.bases)]
 
 
 def _environments_in(home: Any) -> list[str]:

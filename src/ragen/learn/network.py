@@ -63,6 +63,7 @@ class Network:
             self._prove()
         if self.linear_head:
             self._head = Projection([model.get_output_embeddings()])
+        self.release()  # the proof's float32 copies
 
     @property
     def native(self) -> bool:

@@ -6,16 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ragen.algos.preferences import (
-    Pairing,
-    preference_labels,
-    preference_pairs,
-    returns_to_go,
-    trajectory_returns,
-    turn_contents,
-    turn_numbers,
-)
+from ragen.algos.preferences import Pairing, preference_labels, preference_pairs, turn_contents, turn_numbers
 from ragen.algos.rule import Rule
+from ragen.algos.trajectories import Turns, trajectory_returns
 from ragen.learn.batch import Batch
 
 PAIRS = {"trajectory_pairs": "trajectories", "turn_pairs": "turns"}  # a rule's pairs, and the units they are pairs of
@@ -53,7 +46,7 @@ def lesson(batch: Batch, rule: Rule, settings: Preferences, *, ratio_unit: str) 
     tables = {"trajectories": trajectories, "turns": turns, "units": turns if ratio_unit == "turn" else trajectories}
     trained, shared = mask, {}
     if needs & {"trajectory_pairs", "labels", "chosen"}:
-        returns, group = trajectory_returns(batch.rewards, mask, owner), _groups(batch)
+        returns, group = trajectory_returns(batch.rewards, mask, owner, batch.trajectories), _groups(batch)
         if "trajectory_pairs" in needs:
             pairs = preference_pairs(returns, group, pairing=settings.pairing, margin=settings.margin)
             shared["trajectory_pairs"] = pairs
@@ -64,7 +57,8 @@ def lesson(batch: Batch, rule: Rule, settings: Preferences, *, ratio_unit: str) 
             shared["labels"] = labels
             trained = tables["chosen"] if "chosen" in needs else mask & (labels != 0)[trajectories]
     elif "turn_pairs" in needs:
-        values = returns_to_go(batch.rewards, mask, turns, owner)
+        known = Turns.of(mask, batch.turn_ids, owner)
+        values = known.returns_to_go(batch.rewards, gamma=1.0)[known.present]  # in the order of the turns' numbers
         histories, replies = turn_contents(batch.ids, mask, turns, batch.group)
         pairs = preference_pairs(values, histories, pairing=settings.pairing, margin=settings.margin, contents=replies)
         shared["turn_pairs"] = pairs

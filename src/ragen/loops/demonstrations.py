@@ -53,6 +53,9 @@ def mixed_in(
 ) -> Imitation | None:
     """What the update of a training step imitates; None where μ is 0.
 
+    The best play of ``world``, the run's own whatever the curriculum's stage (what the policy is to learn in the end), in
+    this process.
+
     Raises:
         EnvironmentFault: every demonstration of the step failed.
     """

@@ -47,7 +47,7 @@ def fine_tune(
     listener.on_phase("warm-up", total - done)
     losses: list[float] = []
     saved = time.monotonic()
-    with Interrupt(listener.on_message) as interrupt:
+    with Interrupt(listener.on_message, "batch of the warm-up") as interrupt:
         for batch in _batches(config, rows, pad_id, done):
             loss = supervised_step(policy, optimizer, batch, microbatch_tokens=config.optim.microbatch_tokens)
             losses += [] if loss is None else [loss]
@@ -57,9 +57,8 @@ def fine_tune(
                 kept.save(done, lambda place: save_state(place, policy, optimizer, agent.tokenizer, {}))
                 saved = time.monotonic()
             if interrupt():
-                said = f"{done} of {counted(total, 'batch', 'batches')}"
-                listener.on_message(f"warm-up: {said} done and kept; the same settings go on from there")
-                raise KeyboardInterrupt
+                said = f"{done} of {counted(total, 'batch', 'batches')} of the warm-up"
+                raise KeyboardInterrupt(f"{said} are done and kept; the same command goes on from there")
     if losses:
         listener.on_message(
             f"warm-up: loss {losses[0]:.3f} → {np.mean(losses[-3:]):.3f} nats a token, {counted(optimizer.steps, 'step')}"

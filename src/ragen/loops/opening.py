@@ -48,11 +48,11 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     threads = torch.get_num_threads()
     dtype = str(agent.dtype).removeprefix("torch.")
     listener.on_message(f"device {agent.device} · {dtype} · {counted(threads, 'thread')}")
-    policy = _policy(agent, config, estimator)
-    reference = Reference(policy) if needs_reference(config) else None
+    policy = _policy(agent, config, estimator)  # puts adapters into the module that the sampler has too
+    reference = Reference(policy) if needs_reference(config) else None  # before the checkpoint's weights are put in
     optimizer = build_optimizer(policy, after_rollbacks(config, carried.rollbacks))
     run = RunDirectory.create(config, place) if point is None else _restored(point, policy, optimizer)
-    agent.sampler.load(policy.model.state_dict(), version=start)
+    agent.sampler.load(policy.model.state_dict(), version=start)  # after all writes: drops what was computed before
     run.write_provenance(
         device=str(agent.device), dtype=str(agent.dtype), threads=threads, started_from=agent.path.name, step=start
     )

@@ -71,16 +71,19 @@ def train_step(s: Session, step: int, carried: Carried, interrupt: Interrupt) ->
     every = s.config.run.trajectories_every
     if every and step % every == 0:
         s.run.write_trajectories(step + 1, collection.groups, collection.errors, turn_advantages)
-    after = hand_on(s.config, carried, kept, step, metrics["rollout/success"])
+    after = hand_on(s.config, carried, kept, weights, step, metrics["rollout/success"])
     return StepResult(metrics, after, tuple(worth_a_line(gathered, after, metrics)))
 
 
-def hand_on(config: Config, carried: Carried, kept: Sequence[Group], step: int, success: float) -> Carried:
-    """What step ``step`` leaves to the next, credit and collection having added theirs."""
+def hand_on(
+    config: Config, carried: Carried, kept: Sequence[Group], weights: NDArray[np.float64], step: int, success: float
+) -> Carried:
+    """What step ``step`` leaves to the next, credit and collection having added theirs; groups of weight 0 did not train."""
+    trained = [group for group, weight in zip(kept, weights, strict=True) if weight > 0]
     carried = replace(
         carried,
         flat_in_row=0 if kept else carried.flat_in_row + 1,
-        replay=remembered(carried.replay, kept, config.replay, step=step),
+        replay=remembered(carried.replay, trained, config.replay, step=step),
     )
     return next_stage(carried, config.curriculum, done=step + 1, success=success)
 

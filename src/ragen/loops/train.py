@@ -61,8 +61,9 @@ def _telling(place: Path, listener: Listener) -> Iterator[None]:
     """Where Ctrl-C gives a run up (in the warm-up, or for the third time), say what is left of it."""
     try:
         yield
-    except KeyboardInterrupt:
-        listener.on_message(left_behind(place))
+    except KeyboardInterrupt as stop:
+        if not stop.args:  # else it tells itself what is left
+            listener.on_message(left_behind(place))
         raise
 
 

@@ -133,7 +133,8 @@ class Checkpoints:
 
     def _still_there(self) -> str:
         steps = self.steps()
-        return f"The checkpoint of step {steps[-1]} is intact: go on from it with --resume." if steps else ""
+        intact = f"The checkpoint of step {steps[-1]} is intact: go on from it with --resume. " if steps else ""
+        return f"{intact}run.keep 1 needs the least space; run.root names another place"
 
 
 def verify(path: Path) -> int:

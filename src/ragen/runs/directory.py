@@ -38,11 +38,12 @@ from ragen.runs.events import (
     write_trajectories,
 )
 from ragen.runs.interrupt import INTERRUPTED
-from ragen.runs.lock import LOCK, locked
+from ragen.runs.lock import LOCK, locked, writer
 from ragen.runs.provenance import provenance
 from ragen.runs.trackers import TRAINING, Point, Trackers, evaluation_point
 from ragen.wording import counted
 
+ELSEWHERE = "run.root names another place"  # advice where the disk refuses
 _STEP_FILE = re.compile(r"^step-(\d+)\.jsonl?$")
 
 
@@ -194,7 +195,7 @@ class RunDirectory:
         An evaluation made "after" the run was, where the run goes on, one after ``step``: it is kept under that name.
         """
         self._trackers.cut_after(step)
-        with clear_disk_errors("the run directory", self.path):
+        with clear_disk_errors("the run directory", self.path, ELSEWHERE):
             clean_temporary(self.path)
             self._end_file.unlink(missing_ok=True)
             cut_lines(self.path / "metrics.jsonl", step)
@@ -250,12 +251,19 @@ def find_run(path: str | Path, root: str | Path = "runs") -> Path:
     raise CheckpointError(f"'{path}' is not a run directory (no config.yaml): {likely_runs(Path(path), Path(root))}")
 
 
+def being_prepared(path: Path) -> bool:
+    """Whether a process holds the directory of a run of which nothing has been written yet."""
+    return (path / LOCK).is_file() and not (path / "config.yaml").exists() and writer(path) is not None
+
+
 def likely_runs(path: Path, root: Path) -> str:
     """What may have been meant: the run around a path, a run in a folder of runs, or the nearest names under ``root``."""
     with suppress(OSError):
         bare = next((folder for folder in (path, root / path) if (folder / "checkpoints").is_dir()), None)
         if bare is not None:
             return f"its config.yaml is gone: copy {bare}/checkpoints/step-…/settings.yaml to {bare}/config.yaml"
+        if being_prepared(path) or being_prepared(root / path):
+            return "the run is being prepared (model and warm-up), and there is nothing of it to see before that ends"
         inside = next((parent for parent in path.parents if (parent / "config.yaml").is_file()), None)
         if inside is not None:
             return f"it is inside the run '{inside}': give that"
@@ -300,7 +308,7 @@ def default_name(label: str, seed: int) -> str:
 def claimed_place(config: Config, label: str | None = None) -> Iterator[Path]:
     """A place for a new run, held against other processes; it goes again where nothing was put into it."""
     root = Path(config.run.root)
-    with clear_disk_errors("the run directory", root):
+    with clear_disk_errors("the run directory", root, ELSEWHERE):
         root_is_new = not root.exists()
     path = make_place(config, label)
     try:
@@ -323,11 +331,11 @@ def make_place(config: Config, label: str | None = None) -> Path:
     if config.run.name:
         path = root / checked_name(config.run.name, "run.name")
         _check_vacant(path)
-        with clear_disk_errors("the run directory", path):
+        with clear_disk_errors("the run directory", path, ELSEWHERE):
             path.mkdir(parents=True, exist_ok=True)
         return path
     stamp = default_name(label or f"{short_name(str(config.env.get('name', 'env')))}-{config.advantage.name}", config.seed)
-    with clear_disk_errors("the run directory", root / stamp):
+    with clear_disk_errors("the run directory", root / stamp, ELSEWHERE):
         root.mkdir(parents=True, exist_ok=True)
         for path in (root / (stamp if number == 1 else f"{stamp}-{number}") for number in count(1)):
             with suppress(FileExistsError):
@@ -337,7 +345,7 @@ def make_place(config: Config, label: str | None = None) -> Path:
 
 
 def _check_vacant(path: Path) -> None:
-    with clear_disk_errors("the run directory", path):
+    with clear_disk_errors("the run directory", path, ELSEWHERE):
         vacant = not path.exists() or (path.is_dir() and all(inside.name == LOCK for inside in path.iterdir()))
     if not vacant:
         raise CheckpointError(

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,15 +27,9 @@ def clear_disk_errors(what: str, path: Path, advice: str = "") -> Iterator[None]
         if reason is None:
             raise
         advice = f" {advice}" if advice else ""
-        if is_full(error):
-            free = shutil.disk_usage(_existing(path)).free
-            raise CheckpointError(
-                f"the disk is full: {what} could not be written to '{path}' ({free / 2**20:.0f} MiB free). Free some space, "
-                f"set run.keep to 1, or choose another run.root.{advice}"
-            ) from error
+        why, remedy = ("the disk is full", "Free some space") if is_full(error) else (reason, "Make the place writable")
         raise CheckpointError(
-            f"{what} could not be written to {str(path)!r}: {reason}. Make the place writable, or choose another "
-            f"run.root.{advice}"
+            f"{what} could not be written to {str(path)!r}: {why}. {remedy}, or choose another place.{advice}"
         ) from error
 
 
@@ -114,7 +107,3 @@ def sync_folder(path: Path) -> None:
         pass
     finally:
         os.close(handle)
-
-
-def _existing(path: Path) -> Path:
-    return next((p for p in (path, *path.absolute().parents) if p.exists()), Path.cwd())

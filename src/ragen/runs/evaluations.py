@@ -46,7 +46,8 @@ class EvaluationDirectory:
     @classmethod
     @contextmanager
     def begun(cls, root: str | Path, name: str, config: Mapping[str, Any]) -> Iterator["EvaluationDirectory"]:
-        """The directory ``root/name``, held against other processes: a new one, or one begun with the same ``config``.
+        """The directory ``root/name``, held against other processes: a new one, or one begun with the same ``config``
+        (or without any episode so far).
 
         Raises CheckpointError where it was begun with other settings, or holds something else.
         """
@@ -69,7 +70,9 @@ class EvaluationDirectory:
             return
         stored = read_json(file, "choose another --name, or move it away")
         differences = list(_differences("", stored, config))
-        if differences:
+        if differences and next(read_lines(self.path / EPISODES), None) is None:  # a wrong address: nothing was played
+            write_text(file, json.dumps(config, indent=1, ensure_ascii=False) + "\n")
+        elif differences:
             raise CheckpointError(
                 f"'{self.path}' holds an evaluation with other settings ({'; '.join(differences[:3])}): repeat it with the "
                 "same ones to go on, or choose another --name"

@@ -22,11 +22,11 @@ class Interrupt:
     A third raises KeyboardInterrupt at once; the checkpoints on disk are whole in any case.
     """
 
-    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
-        self._say = say
+    def __init__(self, say: Callable[[str], None] = lambda text: None, work: str = "step") -> None:
+        self._say, self._usual = say, work
         self._count = 0
         self._abandonable = False
-        self._work = "step"
+        self._work = work
         self._previous: dict[int, Any] = {}
 
     def __call__(self) -> bool:
@@ -47,15 +47,15 @@ class Interrupt:
         self._previous.clear()
 
     @contextmanager
-    def abandonable(self, work: str = "step") -> Iterator[None]:
-        """Around work that may be given up in the middle without a trace; ``work`` names it to whoever presses Ctrl-C."""
+    def abandonable(self, work: str = "") -> Iterator[None]:
+        """Around work that may be given up in the middle without a trace; ``work`` names it where it is not the usual."""
         if self._count > 1:
             raise StepAbandoned
-        self._abandonable, self._work = True, work
+        self._abandonable, self._work = True, work or self._usual
         try:
             yield
         finally:
-            self._abandonable, self._work = False, "step"
+            self._abandonable, self._work = False, self._usual
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         self._count += 1

@@ -41,10 +41,7 @@ def left_behind(path: Path) -> str:
     """What is there of a run that was given up in the middle, and what to type next."""
     checkpoints = RunDirectory.open(path).checkpoints if (path / "config.yaml").is_file() else None
     if checkpoints is None:
-        return (
-            "given up before the run began: nothing of it is kept but a warm-up that is finished, or kept as told above; "
-            "the same command starts again"
-        )
+        return "given up before the run began: nothing of it is kept but a finished warm-up; the same command starts again"
     if checkpoints.steps():
         return f"given up; go on from the last checkpoint: ragen train --resume {path}"
     return (

@@ -1,6 +1,5 @@
 """What a run's files say in short: its method, its evaluations and how far it is."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,19 +53,15 @@ def groups_a_step(config: Config) -> int | None:
 
 def eval_points(run: RunDirectory) -> list[EvalPoint]:
     """The evaluations before, after and between the steps, by step. Raises CheckpointError for a damaged file."""
-    last = max((int(row["step"]) for row in run.metrics()), default=0)
     points = []
-    for file in sorted((run.path / "eval").glob("*.json")):
-        number = file.stem.removeprefix("step-")
-        if file.stem not in ("before", "after") and not number.isdigit():
+    for name, report in run.evaluations().items():
+        if name not in ("before", "after") and not name.removeprefix("step-").isdigit():
             continue  # another environment's
         try:
-            report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             low, high = report["success_interval"]
-            told = int(number) if number.isdigit() else {"before": 0, "after": last}[file.stem]
-            step, heat = int(report.get("step", told)), report.get("temperature")
-            points.append(EvalPoint(file.stem, step, float(report["success"]), (low, high), heat))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            points.append(EvalPoint(name, report["step"], float(report["success"]), (low, high), report.get("temperature")))
+        except (ValueError, KeyError, TypeError) as error:
+            file = run.path / "eval" / f"{name}.json"
             raise CheckpointError(f"'{file}' is not an evaluation of this version of RAGEN ({error!r})") from None
     return sorted(points, key=lambda point: (point.step, point.name != "before"))
 
@@ -85,7 +80,9 @@ def ending(run: RunDirectory, rows: Sequence[Mapping[str, Any]]) -> str:
         return f"running ({how_far}, process {process})"
     reason = run.end()
     if reason in (None, INTERRUPTED):
-        return f"{reason or 'killed'} {how_far}: `ragen train --resume {run.path}` goes on"
+        resume = f": `ragen train --resume {run.path}` goes on"
+        kept = resume if run.checkpoints.steps() else ", before its first checkpoint: start it again"
+        return f"{reason or 'killed'} {how_far}{kept}"
     return reason if reason == DONE else f"{reason} ({how_far})"
 
 

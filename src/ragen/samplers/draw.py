@@ -127,7 +127,7 @@ class StopFinder:
         """Whether the text of ``ids`` holds a stop string that its last id finished."""
         newest = int(ids[-1])
         if newest not in self._could_finish:
-            piece = self._decode([newest])
+            piece = self._decode([newest, newest])  # twice: some tokenizers drop the blank that a text begins with
             # a token that is part of a character decodes to U+FFFD: it may finish anything
             self._could_finish[newest] = "\ufffd" in piece or any(stop[-1] in piece for stop in self._stops)
         if not self._could_finish[newest]:

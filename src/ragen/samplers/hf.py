@@ -88,6 +88,8 @@ class HFSampler:
         with _inference(self._model, torch.float32):
             self._decoder = Decoder.find(self._model) if self._native else None
             self._engine: RowEngine[Any] | PlainEngine = choose_engine(self._model, self._decoder, self._dtype)
+        if self._decoder is not None:
+            self._decoder.drop()  # the proof's float32 copies
 
     @property
     def reuses_cache(self) -> bool:

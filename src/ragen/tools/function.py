@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, get_type_hints, overload
 
@@ -74,11 +75,15 @@ class Tool:
         return f"{self.name}({', '.join(shown)}): {self.description}{';'.join(notes)}"
 
     def typed(self, text: str) -> str:
-        """The call that a person means who types this behind the tool's name: JSON, or a single argument's text alone."""
+        """The call that a person means who types this behind the tool's name: JSON, or a single argument alone."""
         fields = list(self._model.model_fields)
         if text.startswith("{") or len(fields) != 1:
             return f'{{"name": {json.dumps(self.name)}, "arguments": {text or "{}"}}}'
-        return str(Call(self.name, {fields[0]: text}))
+        value: Any = text
+        if self.parameters["properties"][fields[0]].get("type") != "string":
+            with suppress(ValueError, RecursionError):
+                value = json.loads(text)
+        return str(Call(self.name, {fields[0]: value}))
 
     def canonical(self, arguments: Mapping[str, Any]) -> Call:
         """The call with its arguments checked and in order; CallError says which one is missing, unknown or wrong."""

@@ -36,20 +36,10 @@ def gigpo(
     """
     episodes, turns = Episodes.of(rewards, mask, trajectory), Turns.of(mask, turn_ids, trajectory)
     outcome = episode_relative(episodes, group, normalize_std=normalize_std, eps=eps)
-    to_go = returns_to_go(turns.sums(rewards), turns.present, gamma_turn)
+    to_go = turns.returns_to_go(rewards, gamma_turn)
     anchor = torch.where(turns.present, anchors.cpu()[turns.rows, turns.columns], -1)
     owner, turn = (anchor >= 0).nonzero(as_tuple=True)
     number = numbered(episodes.of_rows(group)[owner], anchor[owner, turn])
     table = torch.zeros_like(to_go)
     table[owner, turn] = relative(to_go[owner, turn], number, normalize_std=normalize_std, eps=eps)
     return Credit(turns.on_tokens(outcome[:, None] + turn_coef * table).to(rewards.device))
-
-
-def returns_to_go(rewards: Tensor, present: Tensor, gamma: float) -> Tensor:
-    """Σ_{l≥k} γ^{l−k} r_l over the turns that are ``present``, for tables (M, K); anything elsewhere."""
-    out = torch.zeros_like(rewards)
-    running = torch.zeros(len(rewards), dtype=rewards.dtype)
-    for k in range(rewards.shape[1] - 1, -1, -1):
-        running = torch.where(present[:, k], rewards[:, k] + gamma * running, running)
-        out[:, k] = running
-    return out

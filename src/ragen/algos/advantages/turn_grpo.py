@@ -39,5 +39,6 @@ def turn_grpo(
     owner, turn = turns.present.nonzero(as_tuple=True)
     number = numbered(episodes.of_rows(group)[owner], turn)
     table = torch.zeros(turns.present.shape, dtype=torch.float64)
-    table[owner, turn] = relative(turns.sums(rewards)[owner, turn], number, normalize_std=normalize_std, eps=eps)
+    paid = turns.returns_to_go(rewards, gamma=0.0)
+    table[owner, turn] = relative(paid[owner, turn], number, normalize_std=normalize_std, eps=eps)
     return Credit(turns.on_tokens(outcome[:, None] + turn_coef * table).to(rewards.device))
