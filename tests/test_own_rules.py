@@ -23,6 +23,21 @@ from ragen.modules import load_plugins
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "rules" / "README.md").read_text(encoding="utf-8")
 FILE, SCRIPT = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
+NO_MODULES = (
+    "",
+    ".",
+    "..",
+    ".x",
+    "../x",
+    "a/b",
+    "no-such",
+    "x\0y",
+    "ä" * 300,
+    "x" * 5000,
+    " ",
+    "a..b",
+    "json.",
+)
 (PROJECT,) = re.findall(r"```toml\n(.*?)```", GUIDE, flags=re.DOTALL)
 
 
@@ -129,6 +144,8 @@ def test_a_plugin_that_the_script_has_imported_is_not_run_again(rules: ModuleTyp
         ("my_rule.py", "there is no file '.*my_rule.py': did you mean 'my_rules.py'"),
         ("my_rules", "there is no module 'my_rules': did you mean 'my_rules.py'"),
         ("no.such", "there is no module 'no.such': name a file that ends in .py, or a module that Python finds"),
+        *((wrong, r"^plugins: there is no module '.*': name a file that ends in \.py, or a module") for wrong in NO_MODULES),
+        ("./my_rules", "there is no module './my_rules': did you mean 'my_rules.py'"),
         ("~nosuchuser/x.py", r"^there is no folder '~nosuchuser'$"),
         ("loop.py", r"^there is no file '.*loop\.py': "),
         ("x" * 5000 + ".py", "cannot be read: File name too long$"),

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -21,6 +22,8 @@ def load_plugins(names: tuple[str, ...]) -> None:
         if name.endswith(".py"):
             run_file(Path(name))
             continue
+        if not name.strip(".") or name.startswith(".") or "\0" in name:  # what Python takes for something else
+            raise _unknown(name)
         try:
             import_module(name)
         except Exception as error:
@@ -85,6 +88,10 @@ def no_file(path: Path) -> str:
 
 
 def _unknown(name: str) -> ConfigError:
-    file = Path(f"{name.replace('.', '/')}.py")
-    hint = f"did you mean '{file}'?" if file.is_file() else "name a file that ends in .py, or a module that Python finds"
-    return ConfigError(f"plugins: there is no module '{name}': {hint}")
+    hint = "name a file that ends in .py, or a module that Python finds"
+    for file in (Path(f"{name.replace('.', '/')}.py"), Path(f"{name}.py")):
+        with suppress(OSError, ValueError):  # for example a name that is too long for a file
+            if file.is_file():
+                hint = f"did you mean '{file}'?"
+                break
+    return ConfigError(f"plugins: there is no module {name!r}: {hint}")

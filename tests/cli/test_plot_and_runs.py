@@ -11,6 +11,7 @@ from ragen.cli.main import main
 from ragen.cli.plot import draw
 from ragen.config import load_config
 from ragen.errors import CheckpointError
+from ragen.report.overview import overview
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
 from ragen.runs.summary import eval_points
@@ -202,6 +203,27 @@ def test_runs_tell_how_often_they_were_rolled_back(root, capsys, numbers, told):
     assert main(["runs"]) == 0
     assert told in capsys.readouterr().out.splitlines()[1]
     assert run.rollbacks() == tuple((10 * number, 2) for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("left", "missing"), [([], "3 of the 3 steps done (1, 2, 3)"), ([1, 3], "1 of the 3 steps done (2)"), ([1, 2, 3], "")]
+)
+@pytest.mark.parametrize("whole_file", [True, False])
+def test_metrics_that_were_lost_are_told_in_the_list_and_the_report(root, capsys, left, missing, whole_file):
+    run = make(root, "one", evaluations=())
+    run.checkpoints.save(3, lambda folder: (folder / "x").touch())
+    (run.path / "eval" / "after-bandit-rev.json").unlink()
+    file = run.path / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[step - 1] for step in left))
+    if not left and not whole_file:
+        file.unlink()
+    assert main(["runs"]) == 0
+    assert ("3/5, metrics lost" if missing else "3/5  ") in capsys.readouterr().out
+    assert main(["report", "one"]) == 0
+    said = capsys.readouterr().err
+    assert (f"note: {run.path.relative_to(root.parent)}: metrics.jsonl lacks {missing}" in said) == bool(missing)
+    assert [f"metrics.jsonl lacks {missing}" in note for note in overview(run).notes] == ([True] if missing else [])
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "metrics.jsonl", "eval/after.json", "rollbacks/rollback-1.json"])

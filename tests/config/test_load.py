@@ -118,7 +118,10 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
     [
         ("filter.strategy=top_fracton", ["filter.strategy", "top_fracton", "did you mean 'top_fraction'"]),
         ("steps=-1", ["steps", "-1", "a whole number of at least 0"]),
-        ("steps=three", ["steps", "'three'", "it must be a whole number of at least 0 (training iterations)"]),
+        (
+            "steps=three",
+            ["steps", "'three'", "it must be a whole number of at least 0 and at most 1,000,000,000 (training iterations)"],
+        ),
         ("steps=1.5", ["steps", "1.5", "it must be a whole number"]),
         ("steps=true", ["steps", "true and false"]),
         ("optim.learning_rate=.nan", ["optim.learning_rate", "nan", "it must be a number above 0"]),

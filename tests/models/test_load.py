@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import shutil
 
 import pytest
@@ -203,3 +204,70 @@ def test_h8_code_that_comes_with_a_model_is_not_run(copied, tmp_path):
     with pytest.raises(ModelError, match="does not load"):
         load_model(copied, device=CPU)
     assert not (tmp_path / "ran").exists()
+
+
+def _edited(folder, file, **changes):
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return folder
+
+
+REFUSED = {  # what transformers refuses in a configuration with errors of several kinds
+    "heads": {"num_attention_heads": 7},
+    "negative": {"hidden_size": -1},
+    "null": {"max_position_embeddings": None},
+    "layers": {"num_hidden_layers": "four"},
+    "activation": {"hidden_act": "zzz"},
+    "epsilon": {"rms_norm_eps": []},
+    "rope": {"rope_parameters": {"rope_type": "zzz", "rope_theta": 1.0}},
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED.values(), ids=REFUSED)
+def test_a_configuration_that_transformers_refuses_is_a_model_error_wherever_it_is_met(copied, changes):
+    _edited(copied, "config.json", **changes)
+    config = load_config("bandit-starpo-s-grpo-tiny")
+    for load in (lambda: load_model(copied, device=CPU), lambda: build_agent(copied, config.model, config.rollout)):
+        with pytest.raises(ModelError, match=r"config\.json|does not load|cannot be run") as error:
+            load()
+        assert not re.search(r"model: '\w+'$", str(error.value)), "a key alone says nothing"
+
+
+def test_a_tokenizer_file_without_its_entries_is_named(copied):
+    (copied / "tokenizer.json").write_text("{}")
+    with pytest.raises(
+        ModelError, match=r"no tokenizer that can be loaded: a file of the tokenizer \(tokenizer\.json.*lacks"
+    ):
+        load_tokenizer(copied)
+
+
+@pytest.fixture
+def sharded(made, tmp_path):
+    load_model(made, device=CPU).save_pretrained(tmp_path, max_shard_size="2MB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    return tmp_path
+
+
+def test_weights_in_several_files_load(made, sharded):
+    whole, parts = load_model(made, device=CPU), load_model(sharded, device=CPU)
+    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), parts.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "5", '{"weight_map": null}', '{"weight_map": ["a"]}', "\xff", "[" * 100_000]
+)
+def test_a_broken_index_of_weights_is_named(sharded, text):
+    (sharded / "model.safetensors.index.json").write_text(text, encoding="latin-1")
+    for read in (model_size, lambda path: load_model(path, device=CPU)):
+        with pytest.raises(
+            ModelError, match=r"model\.safetensors\.index\.json, which tells the file .* read: .*copy it again"
+        ):
+            read(sharded)
+
+
+def test_a_missing_part_of_the_weights_is_named(sharded):
+    gone = max(sharded.glob("model-*.safetensors"))
+    gone.unlink()
+    for read in (model_size, lambda path: load_model(path, device=CPU)):
+        with pytest.raises(ModelError, match=f"lacks {gone.name}, which"):
+            read(sharded)

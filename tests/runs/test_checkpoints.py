@@ -1,5 +1,6 @@
 """A checkpoint is there completely or not at all."""
 
+import contextlib
 import errno
 import os
 import random
@@ -114,6 +115,60 @@ def test_only_the_last_few_are_kept_and_the_pointer_names_the_newest(tmp_path):
     assert store.latest() == store.path(15)
     store.drop_after(10)
     assert store.steps() == [10]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing but ``except BaseException`` sees it, and what that would clean up is not changed."""
+
+
+def _killed_at(operation: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the ``operation``-th change of a directory on, nothing is changed any more."""
+    done = iter(range(10**6))
+
+    def counted(change):
+        def made(*args, **rest):
+            if next(done) >= operation:
+                raise Killed
+            return change(*args, **rest)
+
+        return made
+
+    for owner, name in ((Path, "rename"), (Path, "mkdir"), (module, "write_text")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+    monkeypatch.setattr(module.shutil, "rmtree", counted(module.shutil.rmtree))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["new step", "same step"])
+@pytest.mark.parametrize("operation", range(12))
+def test_tidying_after_a_kill_comes_to_what_an_unbroken_save_comes_to(tmp_path, monkeypatch, operation, again):
+    folder, save = tmp_path / "checkpoints", 15 if again else 20
+    store = Checkpoints(folder, keep=2)
+    for step in (5, 10, 15):
+        store.save(step, fill(str(step)))
+    _killed_at(operation, monkeypatch)
+    with contextlib.suppress(Killed):
+        store.save(save, fill("new"))
+    monkeypatch.undo()
+    found = store.latest()
+    step, text = store.step_of(found), (found / "state.json").read_text()
+    store.tidy(step)
+    assert sorted(path.name for path in folder.iterdir()) == ["latest", *(f"step-{s:06d}" for s in (step - 5, step))]
+    assert (folder / "latest").read_text() == f"step-{step:06d}\n"
+    assert (store.latest() / "state.json").read_text() == text
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    store.tidy(step)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before, "what is in order is left alone"
+
+
+def test_tidying_removes_what_is_later_or_too_much_and_does_without_a_folder(tmp_path):
+    store = Checkpoints(tmp_path / "a", keep=9)
+    store.tidy(3)
+    for step in (1, 2, 3, 4):
+        store.save(step, fill(str(step)))
+    store.keep = 2
+    store.tidy(3)
+    assert store.steps() == [2, 3]
+    assert (store.folder / "latest").read_text() == "step-000003\n"
 
 
 def test_a_failed_write_leaves_the_earlier_checkpoint_and_no_rubbish(tmp_path):

@@ -7,8 +7,11 @@ import pytest
 from ragen.config import load_config
 from ragen.config.paths import fields
 from ragen.errors import CheckpointError, RagenError
+from ragen.loops.result import finished
 from ragen.runs.directory import RunDirectory, stored_config
+from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.resume import FREE_SETTINGS, resumed, write_settings
+from ragen.runs.summary import DONE
 
 OTHER = {
     "seed": "5",
@@ -195,3 +198,31 @@ def test_a_run_without_a_whole_checkpoint_cannot_go_on(tmp_path):
     with pytest.raises(RagenError, match="none has been written yet"):
         go_on(made)
     assert json.dumps(sorted(files(made))) == '["config.yaml"]'
+
+
+@pytest.mark.parametrize("ended", [None, INTERRUPTED, DONE, "stopped: Echo Trap at step 10"])
+def test_a_run_with_nothing_left_to_do_is_tidied_of_what_a_kill_left(run, ended):
+    for step in (1, 2, 3):
+        run.checkpoints.path(step).mkdir()
+    (run.path / "checkpoints" / ".writing-step-000003").mkdir()
+    (run.path / "checkpoints" / "latest").write_text("step-000005\n")
+    (run.path / ".config.yaml.tmp").write_text("x")
+    (run.path / "eval" / "before.json").unlink()
+    if ended is not None:
+        run.write_end(ended)
+    with resumed(run.path, stored_config(run.path, ["--steps", "10", "--eval.episodes", "0", "--run.keep", "2"])) as point:
+        done = finished(point)
+    assert done is not None
+    assert (done.steps, done.stopped) == (10, DONE)
+    assert sorted(path.name for path in run.checkpoints.folder.iterdir()) == ["latest", "step-000005", "step-000010"]
+    assert (run.checkpoints.folder / "latest").read_text() == "step-000010\n"
+    assert not list(run.path.rglob(".*.tmp"))
+    assert run.end() == (DONE if ended in (None, INTERRUPTED) else ended)
+
+
+def test_a_run_that_goes_on_is_tidied_too(run):
+    (run.path / "checkpoints" / ".writing-step-000011").mkdir()
+    (run.path / "checkpoints" / "latest").write_text("step-000005\n")
+    run.cut_after(10)
+    assert sorted(path.name for path in run.checkpoints.folder.iterdir()) == ["latest", "step-000005", "step-000010"]
+    assert (run.checkpoints.folder / "latest").read_text() == "step-000010\n"

@@ -46,6 +46,9 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     with listening() as listener:
         listener.on_phase("pack steps", sum(len(one.trajectory_steps()) for one in runs))
         made = write_report(runs, out, all_tokens=args.all_tokens, progress=listener.on_progress)
+    for one in runs:
+        if lost := one.lost_metrics():
+            sys.stderr.write(f"note: {one.path}: {lost}, so the page is without their curves\n")
     episodes = f"{counted(made.trajectories, 'episode')} of {counted(made.steps, 'step')}"
     tell(f"written: {out} ({made.bytes / 1e6:.1f} MB; {episodes}, {made.with_tokens} with their tokens)\n")
     return 0

@@ -65,9 +65,10 @@ def _row(run: "RunDirectory") -> tuple[str, ...]:
     from ragen.runs.summary import eval_points, method_name, state
 
     metrics = run.metrics()
-    done = metrics[-1]["step"] if metrics else 0
+    done = max(metrics[-1]["step"] if metrics else 0, *run.checkpoints.steps(), 0)
     by_name = {point.name: str(point) for point in eval_points(run)}
     rollbacks = len(run.rollbacks())
+    lost = ", metrics lost" if run.lost_metrics() else ""
     took = metrics[-1].get("time/step_s") if metrics else None
     when = datetime.fromtimestamp(_last_time(run.path)).astimezone()
     return (
@@ -75,7 +76,7 @@ def _row(run: "RunDirectory") -> tuple[str, ...]:
         shown(str(run.config.env.get("name"))),
         method_name(run.config),
         state(run),
-        f"{done}/{run.config.steps}" + (f", {counted(rollbacks, 'rollback')}" if rollbacks else ""),
+        f"{done}/{run.config.steps}" + (f", {counted(rollbacks, 'rollback')}" if rollbacks else "") + lost,
         f"{by_name.get('before', '–')} → {by_name.get('after', '–')}",
         f"{when:%Y-%m-%d %H:%M}" + (f" ({took:.1f} s)" if took is not None else ""),
     )

@@ -27,8 +27,10 @@ def allowed(field: FieldInfo) -> str:
     """What ``field`` takes; empty for a type that has no words here.
 
     >>> from ragen.config.paths import fields
-    >>> [allowed(fields()[key]) for key in ("steps", "loss.clip_low", "loss.dual_clip")]
-    ['a whole number of at least 0', 'a number above 0 and below 1', 'a number above 1, or null']
+    >>> [allowed(fields()[key]) for key in ("run.threads", "loss.clip_low")]
+    ['a whole number of at least 0 and at most 1,024', 'a number above 0 and below 1']
+    >>> allowed(fields()["loss.dual_clip"])
+    'a number above 1 and at most 1,000,000, or null'
     """
     return of_type(field.annotation, field.metadata)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
+from ragen.config.bounds import COUNT, STEPS
 from ragen.config.settings import Settings
 
 
@@ -12,7 +13,7 @@ class StageConfig(Settings):
     """One stage of a curriculum: environment settings over those of ``env``, and when it ends."""
 
     env: dict[str, Any] = Field(min_length=1, description="settings of the environment that differ in this stage")
-    until: int | None = Field(None, ge=1, description="the stage ends after this step of the run")
+    until: int | None = Field(None, ge=1, le=STEPS, description="the stage ends after this step of the run")
     advance_at: float | None = Field(None, gt=0, le=1, description="the stage ends at this success in training")
 
     @field_validator("env")
@@ -35,7 +36,7 @@ class CurriculumConfig(Settings):
     stages: tuple[StageConfig, ...] = Field(
         (), description="stages before the run's own `env`: each {env: {…}, until: step, advance_at: success}"
     )
-    window: int = Field(3, ge=1, description="steps of a stage over which its success is averaged")
+    window: int = Field(3, ge=1, le=COUNT, description="steps of a stage over which its success is averaged")
 
     @field_validator("stages")
     @classmethod
@@ -49,6 +50,6 @@ class CurriculumConfig(Settings):
 class ReplayConfig(Settings):
     """A buffer of groups that trained before, trained on again with their recorded log-probabilities."""
 
-    size: int = Field(0, ge=0, description="groups kept for replay, the newest; 0 = no replay")
+    size: int = Field(0, ge=0, le=COUNT, description="groups kept for replay, the newest; 0 = no replay")
     ratio: float = Field(0.5, gt=0, le=4, description="replayed groups a fresh one that trains (rounded up)")
-    max_age: int = Field(4, ge=1, description="training steps a replayed group is old at most")
+    max_age: int = Field(4, ge=1, le=STEPS, description="training steps a replayed group is old at most")

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ragen.config.bounds import COUNT
+
 if TYPE_CHECKING:
     from ragen.config.schema import Config
 
@@ -19,6 +21,7 @@ COMPARING = ("dr_grpo", "gigpo", "grpo", "pass_at_k", "reinforce_pp_baseline", "
 
 def contradictions(config: "Config") -> Iterator[str]:
     """What contradicts what, each with the ways out."""
+    yield from _together(config)
     yield from _single_members(config)
     yield from _shaping(config)
     yield from _instances(config)
@@ -27,6 +30,22 @@ def contradictions(config: "Config") -> Iterator[str]:
         yield "loss.kl_estimator 'k1' has zero expected gradient as a loss: use k2 or k3, or loss.kl_in 'reward'"
     if config.echo_trap.action == "rollback":
         yield from _rollback(config)
+
+
+def _together(config: "Config") -> Iterator[str]:
+    """Counts that are each possible, and whose product is played or trained on in one go."""
+    rollout, evaluation, warmup = config.rollout, config.eval, config.warmup
+    pairs = (
+        ("rollout.groups", rollout.groups, "rollout.members", rollout.members, "episodes a step"),
+        ("eval.episodes", evaluation.episodes, "eval.samples", evaluation.samples, "episodes an evaluation"),
+        ("warmup.demonstrations", warmup.demonstrations, "warmup.epochs", warmup.epochs, "episodes to train on"),
+    )
+    for first, many, second, times, what in pairs:
+        if many * times > COUNT:
+            yield (
+                f"{first} {many} · {second} {times} are {many * times:,} {what}, and there can be {COUNT:,}: lower one of "
+                "the two"
+            )
 
 
 def _single_members(config: "Config") -> Iterator[str]:

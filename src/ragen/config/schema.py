@@ -7,23 +7,22 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ragen.config.bounds import COEF, COLDEST, COUNT, HOTTEST, NO_CLIP, PASSES, RANK, SEED, SIDE, STEPS, TOKENS
 from ragen.config.collection import CurriculumConfig, ReplayConfig
 from ragen.config.contradictions import contradictions
 from ragen.config.settings import Settings
 from ragen.episode import LARGEST_REWARD
 from ragen.modules import whole_path
 
-COEF = 1e6  # the weight of a term at most: beyond, float32 overflows in the loss
 CLIP_BOUNDS = {"gspo": (3e-4, 4e-4), "gmpo": (0.4, 0.4)}  # clip_low, clip_high of their sources; other losses have PPO's
 MADE_DATA = ("none", "format", "oracle")  # values of warmup.data that name no file
-HOTTEST, COLDEST = 100.0, 0.01  # temperatures: logits are divided by them in float32
 
 
 class LoraConfig(Settings):
     """Low-rank adapters (peft) instead of full fine-tuning; rank 0 trains all weights."""
 
-    rank: int = Field(0, ge=0, description="rank r of the adapters; 0 = full fine-tuning (paper: 64)")
-    alpha: int = Field(64, ge=1, description="scale α of the adapters")
+    rank: int = Field(0, ge=0, le=RANK, description="rank r of the adapters; 0 = full fine-tuning (paper: 64)")
+    alpha: int = Field(64, ge=1, le=COUNT, description="scale α of the adapters")
     targets: str = Field("all-linear", description="peft target_modules: 'all-linear' or names separated by commas")
 
 
@@ -52,28 +51,32 @@ class ModelConfig(Settings):
 class RolloutConfig(Settings):
     """How a batch of episodes is collected."""
 
-    groups: int = Field(8, ge=1, description="P: initial states a step")
-    members: int = Field(16, ge=1, description="G (paper: N): episodes a group")
+    groups: int = Field(8, ge=1, le=SIDE, description="P: initial states a step")
+    members: int = Field(16, ge=1, le=SIDE, description="G (paper: N): episodes a group")
     resample: int = Field(
         0, ge=0, le=100, description="batches more a step at most, until `groups` groups are not flat (DAPO); 0 = off"
     )
-    instances: int = Field(0, ge=0, description="training instances in all, which come back in turn; 0 = always new ones")
+    instances: int = Field(0, ge=0, le=COUNT, description="training instances in all, taken in turn; 0 = always new ones")
     explore: float = Field(
         1.0, gt=0, le=1, description="chance to play an instance for each flat group of it in a row (GRESO's p_e); 1 = off"
     )
     explore_min: float = Field(0.05, gt=0, le=1, description="that chance at least, however long an instance was flat")
-    max_new_tokens: int = Field(256, ge=1, description="sampled tokens a turn at most")
-    max_trajectory_tokens: int | None = Field(None, ge=1, description="sampled tokens a trajectory at most; null = no limit")
-    max_context: int | None = Field(None, ge=8, description="tokens a segment at most; null = the model's context")
+    max_new_tokens: int = Field(256, ge=1, le=TOKENS, description="sampled tokens a turn at most")
+    max_trajectory_tokens: int | None = Field(
+        None, ge=1, le=TOKENS, description="sampled tokens a trajectory; null = no limit"
+    )
+    max_context: int | None = Field(
+        None, ge=8, le=TOKENS, description="tokens a segment at most; null = the model's context"
+    )
     temperature: float = Field(1.0, ge=COLDEST, le=HOTTEST, description="sampling temperature of training")
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling; 1 = off")
-    top_k: int = Field(0, ge=0, description="top-k sampling; 0 = off")
+    top_k: int = Field(0, ge=0, le=COUNT, description="top-k sampling; 0 = off")
     min_p: float = Field(0.0, ge=0, lt=1, description="min-p sampling; 0 = off")
     stop_strings: tuple[str, ...] = Field((), description="texts that end a reply (besides the end-of-turn token)")
     context: Literal["full", "window", "single"] = Field(
         "full", description="what a turn sees: the whole history, the last `window` turns, or only the current state"
     )
-    window: int = Field(3, ge=1, description="turns of history kept when context is 'window'")
+    window: int = Field(3, ge=1, le=COUNT, description="turns of history kept when context is 'window'")
     thinking: bool = Field(True, description="ask for <think>…</think> before <answer>…</answer>")
     force_think: bool = Field(True, description="begin each reply with a given `<think>` (no loss on it)")
     format_penalty: float = Field(-0.1, ge=-LARGEST_REWARD, le=0, description="added once to a turn without a valid answer")
@@ -106,7 +109,7 @@ class RewardConfig(Settings):
         0.1, ge=0, le=COEF, description="process reward of a turn = coef · score; 0 = the score is only logged"
     )
     overlong_buffer: int = Field(
-        0, ge=0, description="the overlong penalty begins so many tokens before rollout.max_new_tokens; 0 = off"
+        0, ge=0, le=TOKENS, description="the overlong penalty begins so many tokens before rollout.max_new_tokens; 0 = off"
     )
     overlong_coef: float = Field(0.1, ge=0, le=COEF, description="overlong penalty of a turn at the limit, in size")
 
@@ -121,12 +124,12 @@ class FilterConfig(Settings):
         "std", description="what groups are ranked by: spread of returns; mean or spread of members' entropy or length"
     )
     value: float = Field(
-        0.25, gt=0, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)"
+        0.25, gt=0, le=COEF, description="fraction kept (top_fraction), mass (top_p), number (top_k), share of max (min_p)"
     )
     returns: Literal["total", "task"] = Field(
         "total", description="rank by the total return, or by the environment's rewards alone (task)"
     )
-    max_flat_steps: int = Field(5, ge=1, description="stop after so many steps in a row in which every group is flat")
+    max_flat_steps: int = Field(5, ge=1, le=STEPS, description="stop after so many steps in a row with flat groups only")
 
 
 class AdvantageConfig(Settings):
@@ -139,9 +142,11 @@ class AdvantageConfig(Settings):
     lam_turn: float = Field(1.0, ge=0, le=1, description="λ a turn (bi_level_gae)")
     length_alpha: float = Field(0.05, gt=0, le=COEF, description="α: λ = 1 − 1/(α · sampled tokens of the episode) (vapo)")
     normalize_std: bool = Field(True, description="divide by a standard deviation (gigpo, grpo, pass_at_k, turn_grpo)")
-    eps: float = Field(1e-6, ge=0, description="added to that standard deviation (gigpo, grpo, pass_at_k, turn_grpo)")
+    eps: float = Field(
+        1e-6, ge=0, le=COEF, description="added to that standard deviation (gigpo, grpo, pass_at_k, turn_grpo)"
+    )
     turn_coef: float = Field(1.0, ge=0, le=COEF, description="ω: weight of the turns' own advantage (gigpo, turn_grpo)")
-    k: int = Field(4, ge=1, description="the best of how many members counts (pass_at_k)")
+    k: int = Field(4, ge=1, le=SIDE, description="the best of how many members counts (pass_at_k)")
     baseline_decay: float = Field(
         0.9, ge=0, le=1, description="weight of earlier steps in the mean return, a step; 1 = all alike (reinforce)"
     )
@@ -164,19 +169,27 @@ class LossConfig(Settings):
         description="policy loss: ppo_clip, pg, cispo, gspo, gmpo; without advantages: dpo, step_dpo, kto, sft",
     )
     clip_low: float = Field(0.2, gt=0, lt=1, description=f"ε_low; {_other_bounds(0)}")
-    clip_high: float = Field(0.2, gt=0, description=f"ε_high; {_other_bounds(1)}")
-    dual_clip: float | None = Field(None, gt=1, description="ppo_clip: largest ρ that counts where A < 0; null = off")
+    clip_high: float = Field(0.2, gt=0, le=COEF, description=f"ε_high; {_other_bounds(1)}")
+    dual_clip: float | None = Field(None, gt=1, le=COEF, description="ppo_clip: largest ρ that counts if A < 0; null = off")
     ratio_unit: Literal["trajectory", "turn"] = Field("trajectory", description="gspo, gmpo: what has one ratio")
     tis_cap: float | None = Field(
-        None, gt=0, description="weigh tokens by min(π_old / π_sampler, this): truncated importance sampling; null = off"
+        None,
+        gt=0,
+        le=COEF,
+        description="truncated importance sampling: weigh tokens by min(π_old / π_sampler, this); null = off",
     )
     beta: float = Field(0.1, gt=0, le=COEF, description="dpo, step_dpo, kto: β, the pull to the reference")
     pairing: Literal["best-worst", "all"] = Field(
         "best-worst", description="dpo, step_dpo: one pair a group (a shared history), or every two of unequal return"
     )
-    pair_margin: float = Field(0.0, ge=0, description="dpo, step_dpo: a pair's returns differ by more than this")
+    pair_margin: float = Field(
+        0.0, ge=0, le=LARGEST_REWARD, description="dpo, step_dpo: a pair's returns differ by more than this"
+    )
     return_threshold: float | None = Field(
-        None, description="kto, sft: good trajectories have a return above this; null = above the group's mean"
+        None,
+        ge=-LARGEST_REWARD,
+        le=LARGEST_REWARD,
+        description="kto, sft: good trajectories have a return above this; null = above the group's mean",
     )
     good_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of good trajectories")
     bad_weight: float = Field(1.0, ge=0, le=COEF, description="kto: weight of bad trajectories")
@@ -184,21 +197,21 @@ class LossConfig(Settings):
         0.0, ge=0, le=1, description="μ: share of the loss on demonstrations of best play, mixed into RL (CHORD); 0 = none"
     )
     sft_coef_end: float = Field(0.0, ge=0, le=1, description="μ after sft_decay_steps")
-    sft_decay_steps: int = Field(0, ge=0, description="training steps in which μ goes there; 0 = it stays at sft_coef")
+    sft_decay_steps: int = Field(0, ge=0, le=STEPS, description="training steps until μ is there; 0 = it stays at sft_coef")
     sft_weighting: Literal["uniform", "phi"] = Field("uniform", description="demonstrated tokens count alike or by p(1 − p)")
-    sft_demonstrations: int = Field(32, ge=1, description="demonstration episodes a training step")
+    sft_demonstrations: int = Field(32, ge=1, le=COUNT, description="demonstration episodes a training step")
     aggregation: Literal["token-mean", "trajectory-mean", "trajectory-sum"] = Field(
         "trajectory-mean",
         description="mean over tokens; mean over trajectories of token means; or of token sums / length_constant "
         "(dpo, step_dpo, kto: of entropy bonus and KL term only)",
     )
-    length_constant: float = Field(256.0, ge=1, description="divisor of 'trajectory-sum'")
+    length_constant: float = Field(256.0, ge=1, le=TOKENS, description="divisor of 'trajectory-sum'")
     entropy_coef: float = Field(0.001, ge=0, le=COEF, description="weight of the entropy bonus")
     kl_coef: float = Field(0.0, ge=0, le=COEF, description="weight of the KL term to the reference; 0 loads no reference")
     kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="k2, k3 as loss; k1, k2, k3 as reward")
     kl_in: Literal["loss", "reward"] = Field("loss", description="where the KL term goes")
     value_coef: float = Field(0.5, ge=0, le=COEF, description="weight of the value loss (value head)")
-    value_clip: float | None = Field(0.2, gt=0, description="clip range of value predictions; null = off")
+    value_clip: float | None = Field(0.2, gt=0, le=COEF, description="clip range of value predictions; null = off")
 
     @model_validator(mode="before")
     @classmethod
@@ -210,17 +223,21 @@ class LossConfig(Settings):
 class OptimConfig(Settings):
     """Optimiser, mini-batches and critic."""
 
-    learning_rate: float = Field(1e-6, gt=0, description="actor learning rate")
-    critic_learning_rate: float = Field(1e-5, gt=0, description="critic learning rate")
+    learning_rate: float = Field(1e-6, gt=0, le=COEF, description="actor learning rate")
+    critic_learning_rate: float = Field(1e-5, gt=0, le=COEF, description="critic learning rate")
     betas: tuple[float, float] = Field((0.9, 0.999), description="Adam β₁, β₂")
-    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
-    warmup_steps: int = Field(0, ge=0, description="steps of linear learning-rate warm-up (the first step is never 0)")
-    grad_clip: float = Field(1.0, gt=0, description="largest gradient norm")
-    trajectories: int = Field(32, ge=1, description="E: trajectories an optimiser step")
-    online_k: int = Field(1, ge=1, description="k: passes over one collected batch")
-    microbatch_tokens: int = Field(1024, ge=1, description="processed tokens a forward pass at most (memory, not results)")
+    weight_decay: float = Field(0.0, ge=0, le=COEF, description="decoupled weight decay")
+    warmup_steps: int = Field(
+        0, ge=0, le=STEPS, description="steps of linear learning-rate warm-up (the first step is never 0)"
+    )
+    grad_clip: float = Field(1.0, gt=0, le=NO_CLIP, description="largest gradient norm")
+    trajectories: int = Field(32, ge=1, le=COUNT, description="E: trajectories an optimiser step")
+    online_k: int = Field(1, ge=1, le=PASSES, description="k: passes over one collected batch")
+    microbatch_tokens: int = Field(
+        1024, ge=1, le=TOKENS, description="processed tokens a forward pass at most (memory, not results)"
+    )
     critic: Literal["head", "separate"] = Field("head", description="value head on the policy, or a model of its own")
-    critic_warmup_steps: int = Field(0, ge=0, description="first training steps in which only the critic learns")
+    critic_warmup_steps: int = Field(0, ge=0, le=STEPS, description="first training steps in which only the critic learns")
 
     @field_validator("betas")
     @classmethod
@@ -238,10 +255,12 @@ class WarmupConfig(Settings):
         description="'none', 'format' (random valid actions), 'oracle' (best play), or a file of conversations: .jsonl, "
         ".parquet (docs/exports.md)",
     )
-    demonstrations: int = Field(320, ge=1, description="demonstration episodes (format, oracle); of a file all are taken")
-    epochs: int = Field(1, ge=1, description="passes over them")
-    batch: int = Field(32, ge=1, description="episodes an optimiser step")
-    learning_rate: float = Field(5e-5, gt=0, description="learning rate")
+    demonstrations: int = Field(
+        320, ge=1, le=COUNT, description="demonstration episodes (format, oracle); of a file all are taken"
+    )
+    epochs: int = Field(1, ge=1, le=PASSES, description="passes over them")
+    batch: int = Field(32, ge=1, le=COUNT, description="episodes an optimiser step")
+    learning_rate: float = Field(5e-5, gt=0, le=COEF, description="learning rate")
 
     @field_validator("data")
     @classmethod
@@ -258,12 +277,14 @@ class WarmupConfig(Settings):
 class EvalConfig(Settings):
     """Evaluation on fixed seeded instances."""
 
-    every: int = Field(0, ge=0, description="evaluate each so many steps; 0 = only before and after, when episodes > 0")
-    episodes: int = Field(256, ge=0, description="fixed instances; 0 = no evaluation")
-    samples: int = Field(1, ge=1, description="k: episodes an instance (pass@k when k > 1)")
+    every: int = Field(
+        0, ge=0, le=STEPS, description="evaluate each so many steps; 0 = only before and after, when episodes > 0"
+    )
+    episodes: int = Field(256, ge=0, le=COUNT, description="fixed instances; 0 = no evaluation")
+    samples: int = Field(1, ge=1, le=SIDE, description="k: episodes an instance (pass@k when k > 1)")
     temperature: float = Field(0.5, ge=0, le=HOTTEST, description="sampling temperature of evaluation; 0 = greedy")
-    batch: int = Field(128, ge=1, description="episodes played side by side")
-    seed: int = Field(1000, ge=0, description="seed of the evaluation instances (independent of the run's seed)")
+    batch: int = Field(128, ge=1, le=COUNT, description="episodes played side by side")
+    seed: int = Field(1000, ge=0, le=SEED, description="seed of the evaluation instances (independent of the run's seed)")
     also: tuple[str, ...] = Field((), description="further environment presets to evaluate on, held out of training as well")
 
     @field_validator("temperature")
@@ -277,9 +298,9 @@ class EvalConfig(Settings):
 class DiagnosticsConfig(Settings):
     """Costly diagnostics of the policy, before the update of a step; they change nothing that is trained."""
 
-    every: int = Field(0, ge=0, description="steps between them; 0 = none")
-    prompts: int = Field(8, ge=2, description="first prompts, of one group each, under which reasonings are scored")
-    replies: int = Field(2, ge=1, description="reasonings a prompt: prompts² · replies are scored")
+    every: int = Field(0, ge=0, le=STEPS, description="steps between them; 0 = none")
+    prompts: int = Field(8, ge=2, le=SIDE, description="first prompts, of one group each, under which reasonings are scored")
+    replies: int = Field(2, ge=1, le=SIDE, description="reasonings a prompt: prompts² · replies are scored")
 
 
 class EchoTrapConfig(Settings):
@@ -288,13 +309,13 @@ class EchoTrapConfig(Settings):
     action: Literal["off", "warn", "stop", "rollback"] = Field(
         "warn", description="at a warning: only say so, end the run, or return to an earlier checkpoint; off = do not look"
     )
-    window: int = Field(5, ge=3, description="steps a level is a mean of")
+    window: int = Field(5, ge=3, le=COUNT, description="steps a level is a mean of")
     drop: float = Field(0.5, gt=0, lt=1, description="share of its healthy level below which a metric has fallen")
-    spike: float = Field(5.0, gt=1, description="multiple of the median gradient norm that is a spike")
+    spike: float = Field(5.0, gt=1, le=COEF, description="multiple of the median gradient norm that is a spike")
     solved: float = Field(0.9, gt=0, le=1, description="success rate from which on falling levels are no warning")
-    max_rollbacks: int = Field(2, ge=1, description="rollbacks at most; the next warning stops the run")
+    max_rollbacks: int = Field(2, ge=1, le=COUNT, description="rollbacks at most; the next warning stops the run")
     learning_rate_factor: float = Field(0.5, gt=0, le=1, description="rollback: multiplies both learning rates, each time")
-    filter_value: float | None = Field(None, gt=0, description="rollback: filter.value from then on; null = as it is")
+    filter_value: float | None = Field(None, gt=0, le=COEF, description="rollback: filter.value after it; null = as it is")
 
 
 class RunConfig(Settings):
@@ -302,9 +323,9 @@ class RunConfig(Settings):
 
     root: str = Field("runs", description="where run directories are made")
     name: str = Field("", description="name of the run directory; empty = preset, seed and time")
-    checkpoint_every: int = Field(50, ge=0, description="steps between checkpoints; 0 = only at the end")
-    keep: int = Field(2, ge=1, description="checkpoints kept; with rollbacks, of the scheduled ones")
-    trajectories_every: int = Field(1, ge=0, description="steps between stored trajectories; 0 = none")
+    checkpoint_every: int = Field(50, ge=0, le=STEPS, description="steps between checkpoints; 0 = only at the end")
+    keep: int = Field(2, ge=1, le=COUNT, description="checkpoints kept; with rollbacks, of the scheduled ones")
+    trajectories_every: int = Field(1, ge=0, le=STEPS, description="steps between stored trajectories; 0 = none")
     threads: int = Field(
         0, ge=0, le=1024, description="CPU threads (results depend on it in the last bits); 0 = torch's own choice"
     )
@@ -328,8 +349,8 @@ class RunConfig(Settings):
 class Config(Settings):
     """All settings of a run."""
 
-    seed: int = Field(0, ge=0, description="run seed: every draw derives from it")
-    steps: int = Field(200, ge=0, description="training iterations")
+    seed: int = Field(0, ge=0, le=SEED, description="run seed: every draw derives from it")
+    steps: int = Field(200, ge=0, le=STEPS, description="training iterations")
     env: dict[str, Any] = Field(
         {"name": "bandit"}, description="environment preset (`name`) and its own settings: `ragen envs`"
     )

@@ -1,8 +1,9 @@
 """The warm-up's optimiser steps. What an interruption leaves of them is kept, and gone on from bit for bit."""
 
+import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,17 +38,17 @@ def fine_tune(
     settings, pad_id = config.warmup, agent.tokenizer.pad_token_id
     policy = Policy(agent.model, dtype=agent.dtype, pad_id=pad_id)
     optimizer = Optimizer(policy, learning_rate=settings.learning_rate, betas=config.optim.betas, warmup_steps=2)
-    batches = _batches(config, rows, pad_id)
+    total = settings.epochs * math.ceil(len(rows) / settings.batch)
     kept = Checkpoints(unfinished, keep=1)
     done = _restore(kept, policy, optimizer)
     if done:
-        said = f"{done} of {counted(len(batches), 'batch', 'batches')}"
+        said = f"{done} of {counted(total, 'batch', 'batches')}"
         listener.on_message(f"warm-up: goes on after {said}, kept when it was interrupted")
-    listener.on_phase("warm-up", len(batches) - done)
+    listener.on_phase("warm-up", total - done)
     losses: list[float] = []
     saved = time.monotonic()
     with Interrupt(listener.on_message, "batch of the warm-up") as interrupt:
-        for batch in batches[done:]:
+        for batch in _batches(config, rows, pad_id, done):
             loss = supervised_step(policy, optimizer, batch, microbatch_tokens=config.optim.microbatch_tokens)
             losses += [] if loss is None else [loss]
             done += 1
@@ -56,7 +57,7 @@ def fine_tune(
                 kept.save(done, lambda place: save_state(place, policy, optimizer, agent.tokenizer, {}))
                 saved = time.monotonic()
             if interrupt():
-                said = f"{done} of {counted(len(batches), 'batch', 'batches')} of the warm-up"
+                said = f"{done} of {counted(total, 'batch', 'batches')} of the warm-up"
                 raise KeyboardInterrupt(f"{said} are done and kept; the same command goes on from there")
     if losses:
         listener.on_message(
@@ -66,15 +67,15 @@ def fine_tune(
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _batches(config: Config, rows: Sequence[Segment], pad_id: int) -> list[Batch]:
-    """The batches of all epochs, in the order that the seed gives."""
+def _batches(config: Config, rows: Sequence[Segment], pad_id: int, done: int) -> Iterator[Batch]:
+    """The batches of all epochs after the first ``done``, in the order that the seed gives."""
     settings = config.warmup
-    batches: list[Batch] = []
-    for epoch in range(settings.epochs):
+    skipped, done = divmod(done, math.ceil(len(rows) / settings.batch))
+    for epoch in range(skipped, settings.epochs):
         order = generator(derive(config.seed, "warmup", "order", epoch)).permutation(len(rows))
-        chunks = [order[i : i + settings.batch] for i in range(0, len(order), settings.batch)]
-        batches += [collate_segments([rows[i] for i in chunk], pad_id) for chunk in chunks]
-    return batches
+        for first in range(done * settings.batch, len(order), settings.batch):
+            yield collate_segments([rows[i] for i in order[first : first + settings.batch]], pad_id)
+        done = 0
 
 
 def _restore(kept: Checkpoints, policy: Policy, optimizer: Optimizer) -> int:

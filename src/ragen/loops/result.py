@@ -32,11 +32,12 @@ class TrainResult:
 
 
 def finished(point: ResumePoint) -> TrainResult | None:
-    """The result of a run that has nothing left to do, steps and evaluations."""
+    """The result of a run that has nothing left to do, steps and evaluations; what a kill left of its end is tidied."""
     run, config = point.run, point.run.config
     if point.step < config.steps or not evaluated(run, point.step):
         return None
     before, after = stored_report(run, "before", 0), stored_report(run, _last_evaluation(point.step), point.step)
+    run.settle(point.step, DONE)
     return TrainResult(run.path, point.step, config.steps, DONE, before, after, (), rollbacks=run.rollbacks())
 
 

@@ -1,5 +1,6 @@
 """Loading tokenizers and causal LMs the way training needs them."""
 
+import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
@@ -15,20 +15,24 @@ from ragen.errors import ModelError
 from ragen.models.allocator import bound_memory
 from ragen.models.checks import check_causal, check_finite
 
-UNLOADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
+INDEX = "model.safetensors.index.json"
 
 
 def load_tokenizer(path: Path, *, trust_remote_code: bool = False) -> Any:
     """The fast tokenizer in a directory.
 
     Without a pad token the end-of-sequence token pads: masks go by position, so nothing is confused, and no embedding is
-    added. Raises ModelError if there is no tokenizer, no fast one, or neither a pad nor an end-of-sequence token.
+    added. Raises ModelError if there is no tokenizer, no fast one, or neither a pad nor an end-of-sequence token, and where
+    the model's configuration, which tells the kind of tokenizer, is broken.
     """
+    if (path / "config.json").is_file():
+        read_config(path, trust_remote_code=trust_remote_code)
     with quiet_transformers():
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)
-        except UNLOADABLE as error:
-            raise ModelError(f"{path} has no tokenizer that can be loaded: {_reason(error)}") from None
+        except Exception as error:  # whatever stands in the files
+            why = _reason(error, "a file of the tokenizer (tokenizer.json, tokenizer_config.json)")
+            raise ModelError(f"{path} has no tokenizer that can be loaded: {why}") from None
     if not tokenizer.is_fast:
         raise ModelError(
             f"the tokenizer in {path} is not a fast one (tokenizer.json); save it as one or choose another model"
@@ -63,8 +67,9 @@ def load_model(path: Path, *, device: torch.device, trust_remote_code: bool = Fa
                 use_safetensors=True,
                 output_loading_info=True,
             )
-        except (*UNLOADABLE, RuntimeError, SafetensorError) as error:
-            raise ModelError(f"{path} does not load as a causal language model: {_reason(error)}") from None
+        except Exception as error:  # the classes of transformers compute with what stands in config.json
+            why = _reason(error, "config.json")
+            raise ModelError(f"{path} does not load as a causal language model: {why}") from None
     if info["missing_keys"]:
         missing = sorted(info["missing_keys"])
         raise ModelError(
@@ -86,13 +91,15 @@ def read_config(path: Path, *, trust_remote_code: bool = False) -> PretrainedCon
         try:
             return AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)
         except Exception as error:  # whatever stands in the file: the classes of transformers compute with it unchecked
-            raise ModelError(f"{path / 'config.json'} does not load as a model's configuration: {_reason(error)}") from None
+            why = _reason(error, "it")
+            raise ModelError(f"{path / 'config.json'} does not load as a model's configuration: {why}") from None
 
 
 def weight_files(path: Path) -> list[Path]:
-    """The safetensors files of the model in a directory. Raises ModelError where there are none."""
+    """The safetensors files of the model in a directory. Raises ModelError where there are none, or where one is missing."""
     files = sorted(path.glob("model*.safetensors"))
     if files:
+        _check_index(path)
         return files
     if pickled := sorted(file.name for file in path.glob("pytorch_model*.bin")):
         raise ModelError(
@@ -141,7 +148,24 @@ def quiet_transformers() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _reason(error: BaseException) -> str:
+def _check_index(path: Path) -> None:
+    """Raise ModelError for weights in several files whose index is broken, or names a file that is not there."""
+    index = path / INDEX
+    if not index.is_file() or (path / "model.safetensors").is_file():  # one file needs no index
+        return
+    try:
+        named = {path / str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = _reason(error, "it")
+        raise ModelError(f"{index}, which tells the file of each weight, cannot be read: {why}; copy it again") from None
+    if missing := sorted(file.name for file in named if not file.is_file()):
+        raise ModelError(f"{path} lacks {missing[0]}, which {INDEX} names: the copy is incomplete, copy it again")
+
+
+def _reason(error: BaseException, place: str) -> str:
+    """What went wrong in ``place``: the first line of the message, with the next where that is a heading."""
+    if isinstance(error, KeyError):  # its message is the key alone
+        return f"{place} lacks an entry or holds a value that is not known: {error}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     headed = len(lines) > 1 and lines[0].endswith(":")  # a heading says nothing without the line below it
     return " ".join(lines[: 1 + headed]) or type(error).__name__

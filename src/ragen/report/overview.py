@@ -93,7 +93,7 @@ def overview(run: RunDirectory) -> Overview:
         planned=config.steps,
         facts=(*_setting_facts(config), *_origin_facts(run.starts())),
         settings=dump_yaml(config.model_dump(mode="json")),
-        notes=tuple(dict.fromkeys(note for _, report in _by_time(reports) for note in report.get("notes", ()))),
+        notes=tuple(dict.fromkeys(_notes(run, reports))),
         evaluations=evaluations,
         times=tuple(times(rows, reports)),
         events=tuple(sorted(_events(run, rows), key=lambda event: event.step)),
@@ -103,6 +103,14 @@ def overview(run: RunDirectory) -> Overview:
         groups_a_step=groups_a_step(config),
         drawing={"kind": drawing.kind, "facts": drawing.facts},
     )
+
+
+def _notes(run: RunDirectory, reports: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What a reader must know: steps that the curves lack, and what the evaluations say."""
+    if lost := run.lost_metrics():
+        yield f"{lost}, so curves and times are without them"
+    for _, report in _by_time(reports):
+        yield from report.get("notes", ())
 
 
 def _by_time(reports: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -2,7 +2,7 @@
 
 A checkpoint is written into a hidden directory, every file is synced, a manifest of sizes and checksums comes last, then
 one rename makes it visible, then ``latest`` moves, and only then are older ones pruned. A kill at any moment therefore
-leaves the earlier checkpoint; leftovers are removed at the next start.
+leaves the earlier checkpoint; leftovers are removed where the run is resumed (``tidy``).
 """
 
 import contextlib
@@ -94,6 +94,19 @@ class Checkpoints:
         """Remove checkpoints later than ``step`` (a run that goes on from an earlier one makes them again)."""
         for later in [s for s in self.steps() if s > step]:
             _remove(self.path(later))
+
+    def tidy(self, step: int) -> None:
+        """What saving the checkpoint of ``step`` comes to, also where a kill came before its end; later ones are removed."""
+        if not self.folder.is_dir():
+            return
+        with clear_disk_errors("the list of checkpoints", self.folder):
+            self.clean()
+            self.drop_after(step)
+            self._prune()
+            pointer, steps = self.folder / "latest", self.steps()
+            newest = f"{self.path(steps[-1]).name}\n" if steps else ""
+            if newest and not (pointer.is_file() and pointer.read_text(encoding="utf-8", errors="replace") == newest):
+                write_text(pointer, newest)
 
     def clean(self) -> None:
         """Remove what an interrupted save left; one that was being replaced comes back if its successor is not there."""

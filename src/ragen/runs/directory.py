@@ -37,6 +37,7 @@ from ragen.runs.events import (
     to_line,
     write_trajectories,
 )
+from ragen.runs.interrupt import INTERRUPTED
 from ragen.runs.lock import LOCK, locked, writer
 from ragen.runs.provenance import provenance
 from ragen.runs.trackers import TRAINING, Point, Trackers, evaluation_point
@@ -162,8 +163,7 @@ class RunDirectory:
 
     def check(self, done: int) -> None:
         """Read what going on after ``done`` steps needs; raises CheckpointError where a file is damaged or lacks steps."""
-        recorded = {row["step"] for row in self.metrics()}
-        if missing := [step for step in range(1, done + 1) if step not in recorded]:
+        if missing := self._unrecorded(done):
             raise CheckpointError(
                 f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {counted(done, 'step')} done "
                 f"({_ranges(missing)}): it was emptied, cut or moved away, and going on would leave curves and warnings "
@@ -173,6 +173,21 @@ class RunDirectory:
         self.starts()
         self.evaluations()
         self.rollbacks()
+
+    def lost_metrics(self) -> str:
+        """What to say of a run whose metrics lack steps that its last checkpoint holds; empty where they lack none."""
+        done = max(self.checkpoints.steps(), default=0)
+        missing = self._unrecorded(done)
+        if not missing:
+            return ""
+        return (
+            f"metrics.jsonl lacks {len(missing)} of the {counted(done, 'step')} done ({_ranges(missing)}): it was emptied, "
+            "cut or moved away"
+        )
+
+    def _unrecorded(self, done: int) -> list[int]:
+        recorded = {row["step"] for row in self.metrics()}
+        return [step for step in range(1, done + 1) if step not in recorded]
 
     def cut_after(self, step: int) -> None:
         """Forget what was recorded after ``step``: a resumed run records it again.
@@ -191,7 +206,18 @@ class RunDirectory:
                     self._eval_file(name).unlink()
                 elif name.startswith("after") and made < self.config.steps:
                     self._eval_file(name).replace(self._eval_file(f"step-{made}{name.removeprefix('after')}"))
-            self.checkpoints.drop_after(step)
+            self.checkpoints.tidy(step)
+
+    def settle(self, step: int, reason: str) -> None:
+        """Tidy a run that has nothing left to do after ``step``: a kill may have come before its files were all in order.
+
+        The ``reason`` is stored where the run did not come to tell one.
+        """
+        with clear_disk_errors("the run directory", self.path):
+            clean_temporary(self.path)
+        self.checkpoints.tidy(step)
+        if self.end() in (None, INTERRUPTED):
+            self.write_end(reason)
 
     def close(self) -> None:
         """Close what is open."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from ragen.config.schema import COLDEST, HOTTEST
+from ragen.config.bounds import COLDEST, HOTTEST
 from ragen.episode import Completion, StopReason
 from ragen.samplers.base import SamplingParams
 from ragen.samplers.chat import Message
