@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragen.cli.arguments import add_force, writable_file
-from ragen.cli.output import tell
+from ragen.cli.output import complain, tell
 from ragen.errors import ConfigError
 from ragen.wording import counted
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         made = write_report(runs, out, all_tokens=args.all_tokens, progress=listener.on_progress)
     for one in runs:
         if lost := one.lost_metrics():
-            sys.stderr.write(f"note: {one.path}: {lost}, so the page is without their curves\n")
+            complain(f"note: {one.path}: {lost}, so the page is without their curves\n")
     episodes = f"{counted(made.trajectories, 'episode')} of {counted(made.steps, 'step')}"
     tell(f"written: {out} ({made.bytes / 1e6:.1f} MB; {episodes}, {made.with_tokens} with their tokens)\n")
     return 0
