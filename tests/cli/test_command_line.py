@@ -599,7 +599,7 @@ def test_presets_lists_every_environment_with_values_of_its_own_and_the_files_it
         assert f"{piece.stem}-starpo-s-grpo-{piece.parent.name}" in listed.split()
     for part in (
         "needs env.file (train.jsonl of GSM8K)",
-        "--env.file FILE: problems: train.jsonl or test.jsonl of GSM8K, which are not part of ragen",
+        "--env.file FILE: needed: the problems, train.jsonl or test.jsonl of GSM8K, which are not part of ragen",
         "--env.file FILE: articles: JSON (lines) with title and text; empty = 400 made-up articles",
         "--env.products FILE: products file",
     ):
