@@ -98,7 +98,7 @@ def test_reversed_presets_swap_who_is_risky(name: str) -> None:
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([["Phoenix", None]], r"env\.pairs\.0\.1' is None"),
+        ([["Phoenix", None]], r"env\.pairs\.0\.1' is null"),
         ([["Phoenix", "  "]], "two different words"),
         ([["Phoenix", "phoenix."]], "two different words"),
         ([["Phoenix", "Dragon || Up"]], "two different words"),

@@ -71,7 +71,7 @@ def test_the_groups_begun_in_each_stage_are_known_afterwards() -> None:
     ("stages", "message"),
     [
         ([{"env": EASY}], "a stage must end"),
-        ([{"env": {}, "until": 3}], "at least 1 item"),
+        ([{"env": {}, "until": 3}], "env.* is {}: it must be a mapping .* that is not empty"),
         ([{"env": {"name": "sokoban"}, "until": 3}], "leave `name` out"),
         ([{"env": EASY, "until": 3}, {"env": EASY, "until": 3}], r"\[3, 3\].*each must be larger"),
         ([{"env": EASY, "untill": 3}], r"unknown setting 'curriculum.stages.0.untill': did you mean 'until'"),
