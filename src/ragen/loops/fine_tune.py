@@ -24,7 +24,7 @@ from ragen.runs.listener import Listener
 from ragen.seeding import derive, generator
 from ragen.wording import counted
 
-SAVE_EVERY_S = 600.0  # what a kill loses at most, in seconds of work
+SAVE_EVERY_S = 600.0  # seconds of work, which a kill loses at most beside the batch at hand
 
 
 def fine_tune(
@@ -32,8 +32,8 @@ def fine_tune(
 ) -> None:
     """Train the agent's model on ``rows`` and write it into ``folder``.
 
-    Ctrl-C finishes the step, keeps what was done in the directory ``unfinished`` and raises KeyboardInterrupt; with the same
-    rows and settings the steps after it equal those of an unbroken warm-up. ``unfinished`` is removed at the end.
+    Ctrl-C finishes the batch, keeps what was done in the directory ``unfinished`` and raises KeyboardInterrupt; with the
+    same rows and settings the batches after it equal those of an unbroken warm-up. ``unfinished`` is removed at the end.
     """
     settings, pad_id = config.warmup, agent.tokenizer.pad_token_id
     policy = Policy(agent.model, dtype=agent.dtype, pad_id=pad_id)
