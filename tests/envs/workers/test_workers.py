@@ -204,7 +204,9 @@ def test_nothing_runs_after_the_end() -> None:
     with closing(Pool(2, "thread", timeout_s=30)) as pool:
         envs = pool.environments(factory("Stairs"), 2)
         pool.each([(env, partial(env.reset, instance_seed=0, dynamics_seed=0)) for env in envs])
-        assert len(set(threading.enumerate()) - before) == 4
+        # The threads that ask are started as they are needed: the second one only where the first is still busy.
+        born = [thread.name for thread in set(threading.enumerate()) - before]
+        assert born.count("environments") == 2 < len(born)
     for thread in set(threading.enumerate()) - before:
         thread.join(30)
     assert not set(threading.enumerate()) - before
