@@ -17,10 +17,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what RAGEN needs into $(VENV): PyTorch and transformers are large, so this takes minutes."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing RAGEN and its developers' tools into $(VENV): this takes minutes."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.user
 

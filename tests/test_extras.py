@@ -33,6 +33,14 @@ def test_a_clone_is_named_by_its_place_and_a_package_by_its_name(monkeypatch, or
     assert extras.install_command("plots") == f"{sys.executable} -m pip install {source}"
 
 
+def test_a_clone_with_pinned_versions_installs_those(monkeypatch, tmp_path):
+    (tmp_path / "constraints.txt").write_text("torch==2.13.0\n")
+    origin = json.dumps({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})
+    monkeypatch.setattr(extras, "distribution", lambda name: Installed(origin))
+    source = f"-c '{tmp_path}/constraints.txt' -e '{tmp_path}[wandb]'"
+    assert extras.install_command("wandb") == f"{sys.executable} -m pip install {source}"
+
+
 def test_a_source_tree_that_was_never_installed_is_a_package(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)

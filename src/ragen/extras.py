@@ -3,13 +3,14 @@
 import json
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 PACKAGE = "ragen-rl"
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra, for an editable install (a clone) with the clone's place."""
+    """The command that adds an extra, for an editable install (a clone) with the clone's place and pinned versions."""
     return f"{sys.executable} -m pip install {_source(extra)}"
 
 
@@ -19,5 +20,7 @@ def _source(extra: str) -> str:
     except (PackageNotFoundError, ValueError):
         origin = {}
     if origin.get("dir_info", {}).get("editable"):
-        return f"-e '{unquote(urlsplit(origin['url']).path)}[{extra}]'"
+        clone = unquote(urlsplit(origin["url"]).path)
+        pinned = Path(clone) / "constraints.txt"
+        return (f"-c '{pinned}' " if pinned.is_file() else "") + f"-e '{clone}[{extra}]'"
     return f"'{PACKAGE}[{extra}]'"

@@ -1,6 +1,7 @@
 """A person plays what an agent plays: same prompts, rules and penalties."""
 
 import io
+import re
 
 import pytest
 
@@ -8,6 +9,7 @@ from ragen.cli.main import main
 from ragen.envs import environment_factory
 from ragen.rollout.runner import make_task
 from ragen.seeding import derive
+from ragen.shop.play import Episodes
 from ragen.text.prompts import first_message
 
 
@@ -61,9 +63,14 @@ def test_a_label_that_is_not_on_the_page_is_answered_with_those_that_are(monkeyp
     assert f"('click[nowhere]' is no action; here you click {shown})" in text
 
 
-def test_a_shop_says_how_to_open_the_same_one_in_a_browser(monkeypatch, capsys):
+def test_a_shop_says_how_to_open_the_same_goal_in_a_browser(monkeypatch, capsys):
     text = play(monkeypatch, capsys, "", "webshop-15", "--env.catalogue_size", "50")
-    assert "ragen shop --env webshop-15 --env.catalogue_size 50;" in text.splitlines()[0]
+    advised = re.search(r"ragen shop --env webshop-15 --instance (\d+) --env.catalogue_size 50;", text.splitlines()[0])
+    assert advised is not None
+    episodes = Episodes(environment_factory({"name": "webshop-15", "catalogue_size": 50}))
+    goal = episodes.goal(int(advised[1])).goal
+    assert goal.instruction in text
+    assert episodes.goal(0).goal.instruction not in text
     assert "ragen shop" not in play(monkeypatch, capsys, "", "bandit")
 
 

@@ -22,7 +22,7 @@ from ragen.text.parser import SEPARATOR, parse_reply
 
 if TYPE_CHECKING:
     from ragen.envs import Environment
-    from ragen.rollout.runner import EpisodeRunner
+    from ragen.rollout.runner import EpisodeRunner, EpisodeSpec
 
 OVERRIDES: str | None = "settings of the environment may follow as --env.key VALUE (`ragen envs NAME` lists them)"
 LEFT = 130  # the exit status after Ctrl-C, as of any other command
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     rules = Rules(2**31, 2**40, thinking=thinking, format_penalty=config.rollout.format_penalty)
     runner = EpisodeRunner(spec, env, MessageContext(rules.context), rules)
     best = runner.env.best_success() if runner.end is None else None
-    say(_elsewhere(args.env, env, overrides), end="")
+    say(_elsewhere(spec, env, overrides), end="")
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     try:
@@ -99,15 +99,15 @@ def wrapped(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, break_on_hyphens=False, replace_whitespace=False) or [""]
 
 
-def _elsewhere(name: str, env: "Environment", overrides: Sequence[str]) -> str:
-    """Where else this can be played: a shop opens in a browser, too."""
+def _elsewhere(spec: "EpisodeSpec", env: "Environment", overrides: Sequence[str]) -> str:
+    """Where else this can be played: a shop opens in a browser, too, with the same goal."""
     from ragen.envs.webshop import WebShop
 
     if not isinstance(env, WebShop):
         return ""
-    chosen = [] if name == "webshop" else ["--env", name]
-    browser = shlex.join(["ragen", "shop", *chosen, *overrides])
-    return f"(the same shop in a browser: {browser}; in fewer words: --env.observation compact)\n\n"
+    chosen = [] if spec.env == "webshop" else ["--env", spec.env]
+    browser = shlex.join(["ragen", "shop", *chosen, "--instance", str(spec.instance_seed), *overrides])
+    return f"(the same in a browser: {browser}; in fewer words: --env.observation compact)\n\n"
 
 
 def _left(runner: "EpisodeRunner[Any]") -> str:

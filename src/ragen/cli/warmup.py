@@ -59,5 +59,6 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         shutil.copytree(path, out, dirs_exist_ok=True)
         path = out
     look = ["ragen", "eval", str(path), "--env", str(world.spec["name"])]
-    tell(f"model: {path}\nlook:  {shlex.join(look)}\n")
+    train = ["ragen", "train", args.source, *overrides]
+    tell(f"model: {path}\nlook:  {shlex.join(look)}\ntrain: {shlex.join(train)}   (finds this warm-up in the cache)\n")
     return 0

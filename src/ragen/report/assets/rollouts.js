@@ -35,7 +35,7 @@ async function openRollouts() {
 
 /** The first episode of the sample, the group all of whose tokens are here; else the first one with tokens. */
 function firstPlace(index) {
-  const whole = index.group.findIndex((group) => group >= 0 && index.group.every((other, i) => other !== group || index.detail[i]));
+  const whole = index.group.findIndex((group) => isWhole(index, group));
   return Math.max(0, whole >= 0 ? whole : index.detail.indexOf(1));
 }
 
@@ -91,8 +91,13 @@ function moveStep(by) {
 
 const groupsOf = (index) => {
   const first = [...new Set(index.group)];
-  return first.map((group) => [group, groupName(view.run, index, index.group.indexOf(group))]);
+  return first.map((group) => [group, groupName(view.run, index, index.group.indexOf(group)) + tokensKept(index, group)]);
 };
+
+/** Why a step opens at a group in the middle: it is the one whose tokens are all in the page. */
+const tokensKept = (index, group) => (isWhole(index, group) && index.detail.includes(0) ? " · with all tokens" : "");
+
+const isWhole = (index, group) => group >= 0 && index.group.every((other, i) => other !== group || index.detail[i]);
 
 const membersOf = (index) => index.group.flatMap((group, i) => (group === index.group[view.place] ? [i] : []));
 

@@ -114,7 +114,7 @@ function evaluationRow(e, score) {
   );
 }
 
-/** One bar for the seconds of sampling, update, diagnostics and evaluation. */
+/** One bar for the seconds of sampling, update, diagnostics and evaluation; the rest (loading, warm-up) is not stored. */
 function timeSplit(run) {
   const total = run.times.reduce((sum, [, seconds]) => sum + seconds, 0);
   if (!total) return null;
@@ -128,7 +128,7 @@ function timeSplit(run) {
   return el(
     "div.times",
     {},
-    el("h3", {}, `Time: ${duration(total)}`),
+    el("h3", {}, `Time: ${duration(total)}`, el("small", {}, " without loading, warm-up and checkpoints")),
     svg("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", role: "img", "aria-label": words.join(", ") }, parts),
     el("p.key", {}, words.map((text, i) => el("span", {}, swatch(i), text))),
   );
