@@ -23,7 +23,7 @@ def parsed(text: str) -> ast.expr | None:
 
     Nothing is evaluated, and long or deep text is not looked at.
     """
-    plain = re.sub(r"\s*=\s*[\d./\s-]*$", "", text.strip().strip("`'\"“”.,;:!?").translate(SIGNS))
+    plain = _without_value(text.strip().strip("`'\"“”.,;:!?").translate(SIGNS))
     if len(plain) > LONGEST or not re.fullmatch(r"[\d+\-*/()\s]+", plain, re.ASCII):
         return None
     try:
@@ -31,6 +31,12 @@ def parsed(text: str) -> ast.expr | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return tree if all(map(_allowed, _nodes(tree))) else None
+
+
+def _without_value(text: str) -> str:
+    """A text without the ``= value`` behind it; linear in its length, whatever blanks a policy writes."""
+    expression, equals, worth = text.rpartition("=")
+    return expression.rstrip() if equals and re.fullmatch(r"[\d./\s-]*", worth) else text
 
 
 def _nodes(tree: ast.expr) -> Iterator[ast.AST]:
