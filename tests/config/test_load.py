@@ -13,6 +13,8 @@ from ragen.config.paths import ENV_COMMON, fields
 from ragen.config.settings import validated
 from ragen.config.yaml_text import dump_yaml, parse_yaml
 from ragen.envs.base import EnvSettings
+from ragen.envs.frozen_lake import FrozenLakeSettings
+from ragen.envs.sql import SqlSettings
 from ragen.errors import ConfigError
 from ragen.metrics.echo_trap import TrapSettings
 
@@ -55,9 +57,36 @@ def test_lists_are_lists_and_negative_numbers_are_values():
     assert config.optim.betas == (0.8, 0.9)
 
 
-@pytest.mark.parametrize("text", ["2024", "1e5", "true", "2024-01-02", "#7", "yes", "a: b", "@x", "", "[x]", "it's"])
+@pytest.mark.parametrize(
+    "text", ["2024", "1e5", "true", "2024-01-02", "#7", "yes", "a: b", "@x", "", "[x]", "it's", "run #1"]
+)
 def test_a_text_setting_keeps_the_text_as_typed(text):
     assert loaded(f"--run.name={text}").run.name == text
+
+
+def test_a_hash_begins_no_comment_on_a_command_line_and_quotes_are_yamls():
+    config = loaded("--env.file", "my #1.jsonl", "--model", "dir/a #2", "--warmup.data=b #3.jsonl", "--run.name", "'a #b'")
+    assert (config.env["file"], config.model.name) == ("my #1.jsonl", "dir/a #2")
+    assert config.warmup.data.endswith("/b #3.jsonl")
+    assert config.run.name == "a #b"
+    assert loaded("--env.size", "5 # rows").env["size"] == 5
+
+
+@pytest.mark.parametrize(
+    ("cls", "wrong"),
+    [
+        (EnvSettings, {"max_turns": True}),
+        (FrozenLakeSettings, {"success_rate": True}),
+        (SqlSettings, {"levels": [True, 2]}),
+        (Config, {"loss": {"dual_clip": True}}),
+        (Config, {"optim": {"betas": [False, 0.9]}}),
+        (Config, {"curriculum": {"stages": [{"env": {"size": 4}, "until": True}]}}),
+    ],
+)
+def test_a_switch_is_no_number_wherever_it_stands(cls, wrong):
+    with pytest.raises(ConfigError, match=r"(?:true|True|False).*: it must be a "):
+        validated(cls, wrong)
+    assert validated(FrozenLakeSettings, {"corners": True}).corners
 
 
 def test_sections_with_a_name_take_it_directly():
@@ -123,7 +152,7 @@ def test_g5_unknown_keys_in_a_file_and_in_a_mapping_are_errors_too(tmp_path):
             ["steps", "'three'", "it must be a whole number of at least 0 and at most 1,000,000,000 (training iterations)"],
         ),
         ("steps=1.5", ["steps", "1.5", "it must be a whole number"]),
-        ("steps=true", ["steps", "true and false"]),
+        ("steps=true", ["steps", "a whole number"]),
         ("optim.learning_rate=.nan", ["optim.learning_rate", "nan", "it must be a number above 0"]),
         ("optim=3", ["optim", "3", "it must be a mapping of settings {learning_rate: …, "]),
         ("rollout.members=1", ["rollout.members is 1", "filter.strategy"]),

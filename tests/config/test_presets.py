@@ -71,3 +71,11 @@ def test_every_environment_a_preset_names_exists_and_takes_its_settings():
 def test_the_help_a_small_preset_gives_is_named_in_its_environment():
     assert load_config("frozen_lake-starpo-s-grpo-small").env["name"] == "frozen_lake-offset"
     assert load_config("frozen_lake-starpo-s-grpo").env["name"] == "frozen_lake"
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size])
+def test_a_size_takes_nothing_away_from_what_a_variant_is_about(size):
+    for name in set(environments.names()) - set(FAMILIES):
+        given = load_config(f"{name}-starpo-s-grpo-{size}").env
+        for key, value in environments.get(name).overrides.items():
+            assert given.get(key, value) == value, (name, key)

@@ -1,8 +1,9 @@
 """Settings from a preset name, a YAML file or a mapping, with command-line overrides on top.
 
 A preset is named ``<environment>-<method>[-small|-tiny]`` and composed of the YAML pieces in ``presets/``; later pieces win:
-``methods/<method>``, then ``<size>/common``, ``<size>/<family>`` (the environment's name up to the first ``-``), then
-``<size>/<method>``. Environments are checked later, where they are built (``ragen.envs.registry.environment_factory``).
+``methods/<method>``, then ``<size>/common``, ``<size>/<family>`` (the environment's name up to the first ``-``),
+``variants/<environment>`` (what a variant is about, where its family's piece says otherwise), then ``<size>/<method>``.
+Environments are checked later, where they are built (``ragen.envs.registry.environment_factory``).
 """
 
 import os
@@ -13,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ragen.config.paths import fields, is_bool, is_text, sections, unknown
+from ragen.config.paths import fields, is_text, sections, unknown
 from ragen.config.schema import CLIP_BOUNDS, Config
 from ragen.config.settings import validated
 from ragen.config.yaml_text import near_file, parse_yaml
@@ -45,11 +46,6 @@ def load_config(source: str | Path | Mapping[str, Any], *overrides: Sequence[str
         raise ConfigError("preset is no setting: a preset is what the other settings are laid over, `ragen train PRESET …`")
     if strangers := [key for key in flat if key not in known]:
         raise ConfigError("\n".join(at_most(map(unknown, strangers[:MANY]), len(strangers), "unknown settings")))
-    for key, value in flat.items():
-        if isinstance(value, bool) and not is_bool(known[key].annotation) and key != "env":
-            raise ConfigError(
-                f"setting '{key}' is {str(value).lower()}: true and false do not fit here ({known[key].description})"
-            )
     return validated(Config, values)
 
 
@@ -118,7 +114,10 @@ def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
 
 
 def _value(key: str, text: str) -> Any:
-    """A command-line text as a YAML value; a text setting keeps what YAML would take for a number, a date or a comment."""
+    """A command-line text as a YAML value, but a text without quotes as it is typed: a ``#`` in it begins no comment.
+
+    A text setting keeps what YAML would take for a number or a date, too.
+    """
     field = fields().get(f"{key}.name" if key in _NAMED and key != "env" else key)
     if not text.strip() or text.lstrip().startswith("#"):
         return text
@@ -128,6 +127,8 @@ def _value(key: str, text: str) -> Any:
         value = text
     if key in _NAMED and isinstance(value, dict):
         return value
+    if isinstance(value, str) and text.strip()[0] not in "'\"":
+        return text.strip()
     textual = key in ("env", "env.name") or (field is not None and is_text(field.annotation))
     return text if textual and not isinstance(value, str | None) else value
 
@@ -228,7 +229,8 @@ def _pieces(environment: str, method: str, size: str) -> Iterator[dict[str, Any]
     root = files("ragen.config") / "presets"
     names = [f"methods/{method}"]
     if size:
-        names += [f"{size}/common", f"{size}/{environment.partition('-')[0]}", f"{size}/{method}"]
+        family = environment.partition("-")[0]
+        names += [f"{size}/common", f"{size}/{family}", f"variants/{environment}", f"{size}/{method}"]
     for name in names:
         piece = root.joinpath(*f"{name}.yaml".split("/"))
         if piece.is_file():

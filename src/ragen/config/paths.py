@@ -43,16 +43,9 @@ def _walk(cls: type[BaseModel], prefix: str) -> Iterable[tuple[str, FieldInfo]]:
 
 def is_text(annotation: Any) -> bool:
     """Whether a setting takes free text or a word out of a list."""
-    return any(kind is str or typing.get_origin(kind) is typing.Literal for kind in _kinds(annotation))
-
-
-def is_bool(annotation: Any) -> bool:
-    """Whether a setting takes true and false."""
-    return bool in _kinds(annotation)
-
-
-def _kinds(annotation: Any) -> tuple[Any, ...]:
-    return typing.get_args(annotation) if typing.get_origin(annotation) in (types.UnionType, typing.Union) else (annotation,)
+    union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+    kinds = typing.get_args(annotation) if union else (annotation,)
+    return any(kind is str or typing.get_origin(kind) is typing.Literal for kind in kinds)
 
 
 def unknown(key: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from ragen.config.allowed import allowed, of_type
 from ragen.errors import ConfigError
@@ -17,6 +18,25 @@ class Settings(BaseModel):
     """Settings are plain values; they stop at constructors (law 5)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """True would pass for 1: who writes it has a wrong idea of the setting."""
+        kinds = list(_kinds(cls.model_fields[str(info.field_name)].annotation))
+        if _holds_switch(value) and (int in kinds or float in kinds) and bool not in kinds:
+            raise PydanticCustomError("no_switch", "it must be a number")
+        return value
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation is made of."""
+    inside = typing.get_args(annotation)
+    yield from (kind for part in inside for kind in _kinds(part)) if inside else (annotation,)
+
+
+def _holds_switch(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(_holds_switch, value)))
 
 
 S = TypeVar("S", bound=Settings)
