@@ -41,6 +41,7 @@ def test_a_tag_in_an_argument_is_not_spelled_as_a_tag(tag):
         ("1" * 10_000, "not JSON"),
         ("NaN", "NaN is not a JSON number"),
         ('{"name": "f", "arguments": {"a": Infinity}}', "Infinity is not a JSON number"),
+        ('{"name": "f", "arguments": {"a": [-1e999]}}', "-1e999 is too large a number"),
         ('{"name": "f", "name": "g", "arguments": {}}', "names a key twice"),
         ('{"name": "f", "arguments": {"a": 1, "a": 2}}', "names a key twice"),
         ('{"name": "f", "arguments": {"a": "\\ud800"}}', "lone surrogate"),

@@ -5,6 +5,7 @@ one form.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Call:
 def read_call(text: str) -> Call:
     """The call that a text spells; CallError says what is wrong with it. Linear in the length of the text."""
     try:
-        value = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_no_constant, parse_float=_finite)
         text.encode("utf-8")
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except CallError:
@@ -109,6 +110,13 @@ def _without_doubles(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise CallError("the call's JSON names a key twice")
     return found
+
+
+def _finite(text: str) -> float:
+    """A number with a point or an exponent; one like 1e999 would be read as Infinity, which is not a JSON number."""
+    if math.isinf(number := float(text)):
+        raise CallError(f"{text:.20} is too large a number")
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:
