@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, SandboxError
 from ragen.tools import Tool, ToolError, tool
 from ragen.tools.call import Call, CallError, read_call
 
@@ -121,6 +121,16 @@ def test_what_a_function_raises_is_told_with_its_kind_and_a_tool_error_as_it_is(
     for how, told in told_of.items():
         with pytest.raises(ToolError, match=told):
             fail({"how": how})
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60])
+def test_f6_what_is_no_doing_of_the_agents_is_not_told_to_it(timeout_s):
+    def program(code: str) -> str:
+        """Run it."""
+        raise SandboxError("no user namespaces")
+
+    with pytest.raises(SandboxError, match=r"^no user namespaces$"):
+        Tool(program, timeout_s=timeout_s)({"code": "1"})
 
 
 def test_a_call_that_takes_too_long_is_given_up_and_few_are_left_running():

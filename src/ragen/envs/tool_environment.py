@@ -29,7 +29,8 @@ class ToolEnvironment(Environment):
     An action is a call in canonical spelling, ``{"name": …, "arguments": {…}}``; the final answer is the call of the
     reserved name ``answer``. Subclasses give ``start``, ``tools``, ``judge``, ``actions`` and ``instructions``. What a tool
     does wrong (it raises, it takes too long) is an observation, and so is a call that cannot be made; answers are bounded,
-    and their tags defused, so that they forge nothing. The same calls must get the same answers in an instance.
+    and their tags defused, so that they forge nothing. An error of RAGEN itself (no sandbox can be built) is none: it is a
+    fault, which costs the episode. The same calls must get the same answers in an instance.
     """
 
     settings_class: ClassVar[type[EnvSettings]] = ToolSettings

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, RagenError
 from ragen.tools.call import FINAL, Call, CallError
 
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
@@ -94,14 +94,15 @@ class Tool:
 
         Raises:
             CallError: the arguments are wrong (see ``canonical``).
-            ToolError: the function failed, whatever it raised, or took too long; the message is for the agent.
+            ToolError: the function failed, whatever else it raised, or took too long; the message is for the agent.
+            RagenError: the function raised it (no sandbox could be built): no doing of the agent's, so it is not told of it.
         """
         checked = self._checked(arguments)
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         try:
             answer = self._function(**values) if self._timeout is None else self._within(self._timeout, values)
             return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
-        except ToolError:
+        except (ToolError, RagenError):
             raise
         except TimeoutError as error:
             raise ToolError(f"{self.name} took too long{f': {error}' if str(error) else ''}") from None
