@@ -477,6 +477,18 @@ def test_a23_matching_ignores_case_and_outer_marks_only(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "action"),
+    [("+", "+"), (" - ", "-"), ("a", "a"), ("A", "A"), ("'A'", "a"), ("?", None), ("", None), ("ADD", "add")],
+)
+def test_a23_an_action_in_its_own_spelling_is_that_action(text: str, action: str | None) -> None:
+    class Signs(Counter):
+        def actions(self) -> tuple[str, ...]:
+            return ("+", "-", "a", "A", "add")
+
+    assert Signs().match(text) == action
+
+
+@pytest.mark.parametrize(
     ("text", "action"), [("UP", "up"), (" up. ", "up"), ("`Up`", "up"), ("“down”", "down"), ("“uр”", None)]
 )
 def test_a23_spellings(text: str, action: str | None) -> None:

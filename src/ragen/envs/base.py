@@ -140,9 +140,15 @@ class Environment(ABC):
         """What the task is and what the symbols mean (the prompt adds actions, budgets and format)."""
 
     def match(self, text: str) -> str | None:
-        """The canonical action that ``text`` names, or None. Ignores case, outer white space, punctuation and quotes."""
+        """The canonical action that ``text`` names, or None. Ignores case, outer white space, punctuation and quotes.
+
+        An action in its own spelling is that action, also where it differs from another by these alone (``+`` and ``-``).
+        """
+        said, known = text.strip(), self.actions()
+        if said in known:
+            return said
         word = text.strip(OUTER).casefold()
-        return next((a for a in self.actions() if a.strip(OUTER).casefold() == word), None)
+        return next((a for a in known if word and a.strip(OUTER).casefold() == word), None)
 
     def problem(self, text: str) -> str:
         """Why ``text`` names no action (where ``match`` gives None), for the agent; empty = the text is only quoted back."""
