@@ -119,6 +119,7 @@ WORDS: tuple[Any, ...] = (
     ("go ",),
     (1,),
     (None,),
+    np.array(["go", "stay"]),
     3,
     *((f"a{mark}b",) for mark in MARKS),
 )

@@ -67,7 +67,7 @@ class Guarded(Environment):
     def actions(self) -> tuple[str, ...]:
         """The action words: at least one, each of them one that a reply can name."""
         words = self._call("actions()", self.inner.actions)
-        if words != self._words or not isinstance(words, tuple):
+        if not isinstance(words, tuple) or words != self._words:
             self._words = self._checked_words("actions()", words)
         return self._words or ()
 
