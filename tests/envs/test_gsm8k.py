@@ -105,6 +105,9 @@ def test_with_python_a_machine_without_walls_is_refused_at_the_start(file: str, 
         ("", None),
         ("= ", None),
         ("3/0", 3),
+        ("2e3", None),
+        ("1.5E-3", None),
+        ("3e", 3),
     ],
 )
 def test_the_number_of_an_answer(text: str, value: int | Fraction | None) -> None:
