@@ -20,6 +20,7 @@ from ragen.envs.guard import guarded
 from ragen.envs.workers import InTurn, Pool
 from ragen.envs.workers.host import ProcessHost, ThreadHost
 from ragen.envs.workers.remote import Remote
+from ragen.envs.workers.stage import Question
 from ragen.errors import ConfigError, EnvironmentFault
 
 WORLDS = Path(__file__).parent / "worlds.py"
@@ -298,3 +299,25 @@ def test_plugins_are_loaded_in_the_workers(tmp_path: Path, monkeypatch: pytest.M
         pytest.raises(ConfigError, match="does not start: there is no file"),
     ):
         pool.try_out(make)
+
+
+def test_a_worker_that_ends_before_it_says_a_word_is_an_error_in_words(tmp_path: Path) -> None:
+    plugin = tmp_path / "leaves.py"
+    plugin.write_text("import sys\nsys.exit(3)\n")
+    with (
+        closing(Pool(1, "process", timeout_s=30, plugins=(str(plugin),))) as pool,
+        pytest.raises(ConfigError, match="does not start: see what it printed above"),
+    ):
+        pool.try_out(factory("Stairs"))
+
+
+def test_an_interruption_that_comes_with_the_question_is_not_missed() -> None:
+    host = ThreadHost(timeout_s=1)
+
+    class Interrupting:
+        def put(self, asked: object) -> None:
+            del asked
+            host.interrupt()
+
+    host._questions = Interrupting()  # type: ignore[assignment]
+    assert host.ask(Question(0, "actions", {})).fault == "was given up"

@@ -91,7 +91,10 @@ class ProcessHost(Host):
             self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
             self._connection = Connection(ours.detach())
         self.generation += 1
-        said = self._connection.recv() if self._heard(START_S) else None
+        try:
+            said = self._connection.recv() if self._heard(START_S) else None
+        except (EOFError, OSError):  # it ended before it said a word
+            said = None
         if said != READY:
             self.end()
             raise ConfigError(f"a worker process for environments does not start: {said or 'see what it printed above'}")
@@ -172,9 +175,9 @@ class ThreadHost(Host):
         """The answer of the thread; left alone where it gives none."""
         self.ready()
         reply: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._waiting = reply  # before it is asked: an interruption may come at once
         if self._questions is not None:
             self._questions.put((question, reply))
-        self._waiting = reply
         try:
             return reply.get(timeout=self.timeout_s)
         except queue.Empty:
