@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from tests.tools.sandbox.test_hostile import refusal
@@ -136,6 +137,21 @@ def test_a_wall_that_is_open_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         run_python("print(1)")
     monkeypatch.undo()
     run.check.cache_clear()
+
+
+def test_a_home_that_is_the_root_or_cannot_be_read_is_no_open_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container: HOME is / for a user of no account, or still that of the user before."""
+    monkeypatch.setenv("HOME", "/")
+    monkeypatch.setattr(run, "_library", lambda: ["/usr/lib"])
+    assert {"/tmp", "/usr", "/var"} & set(run._hidden()) == {"/var"}
+
+    def refuse(error: Exception) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(Path, "iterdir", lambda _: refuse(PermissionError(13, "Permission denied")))
+    assert run._hidden()[0] == run.__file__
+    monkeypatch.setattr(Path, "home", lambda: refuse(RuntimeError("Could not determine home directory.")))
+    assert run._hidden()[0] == run.__file__
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or bool(refusal()), reason="gives up root's privileges")

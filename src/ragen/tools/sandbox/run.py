@@ -19,6 +19,7 @@ from ragen.tools.sandbox.inside.syscalls import ARCHES
 
 GRACE = 10.0  # seconds after the time limit in which the sandbox itself must have ended
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
+SCRATCH = "/tmp"  # noqa: S108 - the sandbox's own
 OTHERS = ("site-packages", "dist-packages")  # installed packages lie there
 BOOT = (
     "import sys; sys.dont_write_bytecode = True; sys.path.insert(0, sys.argv.pop(1)); "
@@ -95,10 +96,12 @@ def check() -> None:
 
 def _hidden() -> list[str]:
     """Files of the host that no program may see: the home directory's, this package's, the system's."""
-    home = Path.home()
-    own = [str(path) for path in sorted(home.iterdir())] if home.is_dir() else []
-    library = _library()
-    private = [path for path in own if not any(Path(each).is_relative_to(path) for each in library)]
+    try:
+        own = [str(path) for path in sorted(Path.home().iterdir())]
+    except (OSError, RuntimeError):  # there is none, or it is another user's
+        own = []
+    inside = (*_library(), SCRATCH)  # there by right, also where the home directory is the root
+    private = [path for path in own if not any(Path(each).is_relative_to(path) for each in inside)]
     return [*private, __file__, "/proc/1", "/etc/passwd", "/dev", "/sys"]
 
 
@@ -113,7 +116,7 @@ def _run(code: str, limits: Limits) -> Result:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={"LANG": "C.UTF-8", "HOME": "/tmp", "MALLOC_ARENA_MAX": "1"},  # noqa: S108 - the sandbox's own
+            env={"LANG": "C.UTF-8", "HOME": SCRATCH, "MALLOC_ARENA_MAX": "1"},
             cwd="/",
             pass_fds=(writing,),
             start_new_session=True,
