@@ -2,6 +2,8 @@
 
 import ast
 import math
+import warnings
+from contextlib import suppress
 from fractions import Fraction
 
 import pytest
@@ -94,6 +96,10 @@ HOSTILE = [
     "1j",
     "1 if 1 else 2",
     "1if 1else 2",
+    "0xfor 1",
+    "1.5and 2",
+    "12in * 3",
+    "'\\d'",
     "[x for x in (1,)]",
     "(x := 3)",
     "max(*[1, 2])",
@@ -128,6 +134,17 @@ def test_what_is_no_arithmetic_or_too_large_is_an_error_in_words(expression):
     with pytest.raises(ToolError) as caught:
         calculator({"expression": expression})
     assert 0 < len(str(caught.value)) < 200
+
+
+def test_python_warns_of_nothing_and_no_filter_is_changed_for_it(monkeypatch):
+    """Two threads that each set the process's filters and set them back can leave all warnings off for good."""
+    with warnings.catch_warnings(record=True) as told, monkeypatch.context() as patch:
+        warnings.simplefilter("always")
+        patch.setattr(warnings, "catch_warnings", None)
+        for expression in HOSTILE:
+            with suppress(ToolError):
+                evaluate(expression)
+    assert told == []
 
 
 @given(st.text(alphabet="0123456789+-*/%().,e sqrtminax", max_size=60))

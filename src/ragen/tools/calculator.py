@@ -3,7 +3,7 @@
 import ast
 import math
 import operator
-import warnings
+import re
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -12,6 +12,10 @@ from ragen.tools.function import ToolError, tool
 LONGEST = 500  # characters of an expression
 LARGEST_BITS = 4096  # of a numerator or denominator: more than any word problem needs, and computed at once
 DIGITS = 12  # significant digits of what is no whole number
+ALLOWED = "only numbers, + - * / // % **, brackets and the functions are allowed"
+# What Python would warn of as it reads it, texts and a keyword right behind a number, is none of that: it is not read, for a
+# filter of warnings is the whole process's, other threads' too.
+ODD = re.compile(r"""['"\\]|\d[\w.]*?(?:and|else|for|if|in|is|not|or)""")
 OTHER_SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*"})
 
 
@@ -32,11 +36,10 @@ def evaluate(expression: str) -> Fraction:
     """
     if len(expression) > LONGEST:
         raise ToolError(f"the expression has {len(expression)} characters: at most {LONGEST} are allowed")
+    if ODD.search(expression):
+        raise ToolError(ALLOWED)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's advice on odd spellings such as 1if
-            tree = ast.parse(expression.translate(OTHER_SIGNS).strip(), mode="eval")
-        return _value(tree.body)
+        return _value(ast.parse(expression.translate(OTHER_SIGNS).strip(), mode="eval").body)
     except (SyntaxError, ValueError) as error:
         problem = error.msg if isinstance(error, SyntaxError) else str(error)
         raise ToolError(f"this is no arithmetic expression: {problem}") from None
@@ -144,4 +147,4 @@ def _unknown(node: ast.expr) -> str:
         return f"'{node.id[:40]}' is not a number: there are no variables"
     if isinstance(node, ast.Call):
         return f"the functions are {', '.join(FUNCTIONS)}"
-    return "only numbers, + - * / // % **, brackets and the functions are allowed"
+    return ALLOWED
