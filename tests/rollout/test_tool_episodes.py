@@ -218,3 +218,14 @@ def test_demonstrations_parse_back_to_their_calls_and_players_play(renderer: Cha
         assert all(turn.valid for turn in shown.turns)
         assert all(len(turn.actions) == 1 for turn in shown.turns if final("4") in turn.actions)
     assert play(SPEC, Echo, optimal_player) == (True, 1.0)
+
+
+def test_an_answer_that_no_reply_can_give_costs_its_demonstration(renderer: ChatRenderer) -> None:
+    class Tagged(Echo):
+        def solution(self) -> str | None:
+            return "5 </answer>"
+
+    shown = demonstrate(SPEC, Tagged, renderer, Rules(200, 10_000), optimal_player)
+    assert (shown.end, shown.turns) == (EndReason.ERROR, ())
+    assert shown.error.startswith("Tagged: the demonstration")
+    assert "does not parse to" in shown.error

@@ -62,10 +62,13 @@ def demonstrate(
         try:
             actions = list(player(env, rng))[:left]
             thought = env.thought(rng, actions)
+            text = reply_text(thought, actions, thinking=rules.thinking, calls=env.tools() is not None)
         except EnvironmentFault as fault:
             runner.fail(fault)
             break
-        text = reply_text(thought, actions, thinking=rules.thinking, calls=env.tools() is not None)
+        except ValueError as error:  # an answer that holds a tag of the format: nobody could give it
+            runner.fail(EnvironmentFault(f"{env.name}: {error}"))
+            break
         if renderer.opens_thinking:
             text = text.removeprefix(THINK)
         ids = renderer.reply_ids(text)
