@@ -30,6 +30,10 @@ def raises(*_: Any, **__: Any) -> Any:
     raise KeyError("lost")
 
 
+def leaves(*_: Any, **__: Any) -> Any:
+    raise SystemExit(0)
+
+
 class Faulty(Environment):
     """Two turns; ``wrong`` replaces what the method ``part`` gives, on instances with an odd seed (all, if ``always``)."""
 
@@ -135,6 +139,7 @@ class Unreadable(UserDict[str, Any]):
 
 BAD = [
     *((part, raises) for part in ("success", "reset", "step", "actions", "instructions", "match", "content", "thought")),
+    *((part, leaves) for part in ("reset", "step", "plan")),
     *((part, raises) for part in ("anchor", "plan", "best_success", "players", "player", "facts")),
     *(("success", answer(flag)) for flag in (*FLAGS, lambda: True)),
     *(("step", step(reward=reward)) for reward in REWARDS),

@@ -155,7 +155,7 @@ class Guarded(Environment):
     def _call(self, what: str, function: Callable[[], Any]) -> Any:
         try:
             return function()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # one that leaves must not end the run as if it were done
             raise EnvironmentFault(f"{self.name}.{what} raised {type(error).__name__}: {error}") from error
 
     def _turn(self, what: str, words: Any) -> tuple[str, ...] | None:

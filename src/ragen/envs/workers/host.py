@@ -201,5 +201,5 @@ class ThreadHost(Host):
             question, reply = asked
             try:
                 reply.put(self._stage.answer(question))
-            except BaseException as error:  # SystemExit: a crash costs one episode
+            except BaseException as error:  # whatever it is, it costs one episode
                 reply.put(Answer(fault=f"{question.method}() raised {type(error).__name__}: {error}"))
