@@ -1,6 +1,8 @@
 """Lock-step collection: what the sampler saw is what trains, budgets, faults, contexts."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -8,10 +10,12 @@ import pytest
 
 from ragen.algos.filters import group_stats
 from ragen.envs import Environment, EnvSettings, Observation, Step
+from ragen.envs.frozen_lake import FrozenLake
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import ConfigError, EnvironmentFault, TemplateError
 from ragen.rollout.collect import Collection, collect
 from ragen.rollout.contexts import ContextPolicy, MessageContext
+from ragen.rollout.instances import training_specs
 from ragen.rollout.runner import EpisodeRunner, EpisodeSpec, Rules
 from ragen.rollout.segments import segments
 from ragen.samplers.base import Request, SamplingParams
@@ -283,6 +287,34 @@ def test_f5_one_broken_episode_costs_only_itself(run: Run) -> None:
     assert collection.errors[0].end is EndReason.ERROR
     assert "Stairs.step('Up') raised RuntimeError: the stairs broke" in collection.errors[0].error
     assert collection.groups[0].returns().shape == (15,)  # F6: statistics are over those that ran
+
+
+def sometimes(cls: Callable[[], Environment], *, of: int) -> Callable[[], Environment]:
+    """Makes environments, but for each ``of``-th."""
+    numbers = count(1)
+
+    def make() -> Environment:
+        if next(numbers) % of == 0:
+            raise OSError("port 8080 is in use")
+        return cls()
+
+    return make
+
+
+def test_f5_an_environment_that_cannot_be_made_costs_its_episode(run: Run) -> None:
+    collection, _ = run([spec(4, member) for member in range(4)], env=sometimes(Stairs, of=3))
+    assert (len(collection.trajectories), [t.member for t in collection.errors]) == (3, [2])
+    assert collection.errors[0].error == "an environment could not be made: OSError: port 8080 is in use"
+    with pytest.raises(EnvironmentFault, match=r"all 2 episodes .* could not be made: OSError"):
+        run([spec(4, member) for member in range(2)], env=sometimes(Stairs, of=1))
+
+
+def test_an_instance_is_not_played_where_nobody_could_say_whether_it_is_held_out() -> None:
+    specs = partial(training_specs, "x", seed=0, first=0, instances=range(3), members=1, held_out=frozenset({"another"}))
+    whole, holed = specs(FrozenLake), specs(sometimes(FrozenLake, of=2))
+    assert [one == other for one, other in zip(whole, holed, strict=True)] == [True, False, False]
+    with pytest.raises(EnvironmentFault, match="could not be made"):
+        specs(sometimes(FrozenLake, of=1))
 
 
 def test_an_environment_that_always_fails_says_so(run: Run) -> None:

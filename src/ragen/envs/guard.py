@@ -7,16 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from ragen.envs.base import FLAGS, TAGS, Environment, Observation, Step, action_problem
+from ragen.envs.base import FLAGS, TAGS, Environment, EnvSettings, Observation, Step, action_problem
 from ragen.envs.facts import Fact
 from ragen.episode import LARGEST_REWARD
-from ragen.errors import EnvironmentFault
+from ragen.errors import EnvironmentFault, RagenError
 from ragen.tools import Tool
 
 
 def guarded(env: Environment) -> "Guarded":
     """``env`` behind its guard (one that is guarded stays as it is)."""
     return env if isinstance(env, Guarded) else Guarded(env)
+
+
+def made(make: Callable[[], Environment]) -> "Guarded":
+    """A new environment behind its guard; where it cannot be made, one that answers all with the fault that says why."""
+    try:
+        return guarded(make())
+    except RagenError:
+        raise
+    except (Exception, SystemExit) as error:
+        return Unmade(error)
 
 
 class Guarded(Environment):
@@ -199,6 +209,18 @@ class Guarded(Environment):
 
     def _broken(self, what: str, allowed: str, value: object, hint: str = "") -> EnvironmentFault:
         return EnvironmentFault(f"{self.name}.{what} must be {allowed}, got {type(value).__name__} {_shown(value)}{hint}")
+
+
+class Unmade(Guarded):
+    """Stands for an environment that could not be made: whatever is asked of it is a fault."""
+
+    def __init__(self, error: BaseException) -> None:
+        Environment.__init__(self, EnvSettings())
+        self.inner, self.name, self._words = self, type(self).__name__, None
+        self._why = f"an environment could not be made: {type(error).__name__}: {error}"
+
+    def _call(self, what: str, function: Callable[[], Any]) -> Any:
+        raise EnvironmentFault(self._why)
 
 
 def _shown(value: object) -> str:

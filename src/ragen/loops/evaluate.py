@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ragen.config.schema import Config
-from ragen.envs.guard import guarded
+from ragen.envs.guard import made
 from ragen.envs.locate import shown
 from ragen.envs.workers import Workers
 from ragen.episode import Trajectory
@@ -86,7 +86,7 @@ def ceiling(world: World, specs: Sequence[EpisodeSpec]) -> float | None:
     """Mean success probability of best play over the instances (those without a fault), or None where it is not known."""
 
     def best(spec: EpisodeSpec) -> float | None:
-        env = guarded(world.make())
+        env = made(world.make)
         env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed)
         return env.best_success()
 

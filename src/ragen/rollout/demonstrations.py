@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ragen.envs.base import Environment
-from ragen.envs.guard import guarded
+from ragen.envs.guard import guarded, made
 from ragen.episode import Completion, StopReason, Trajectory
 from ragen.errors import EnvironmentFault
 from ragen.rollout.contexts import TokenContext
@@ -54,7 +54,7 @@ def demonstrate(
 
     A fault of the environment, an oracle that has no answer included, ends it with ``EndReason.ERROR``.
     """
-    runner = EpisodeRunner(spec, make_env(), TokenContext(renderer, rules.context), rules)
+    runner = EpisodeRunner(spec, made(make_env), TokenContext(renderer, rules.context), rules)
     env = runner.env
     rng = generator(spec.sampling_seed)
     while runner.end is None:
@@ -98,7 +98,7 @@ def play(spec: EpisodeSpec, make_env: EnvironmentFactory, player: Player) -> tup
     Raises:
         EnvironmentFault: the environment failed.
     """
-    env = guarded(make_env())
+    env = made(make_env)
     env.reset(instance_seed=spec.instance_seed, dynamics_seed=spec.dynamics_seed)
     rng = generator(spec.sampling_seed)
     total, used = 0.0, 0

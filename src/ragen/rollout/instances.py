@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ragen.envs.guard import Guarded, guarded
+from ragen.envs.guard import Guarded, Unmade, made
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.rollout.contexts import TokenContext
 from ragen.rollout.runner import EnvironmentFactory, EpisodeRunner, EpisodeSpec, Rules
@@ -40,12 +40,18 @@ def contents(make_env: EnvironmentFactory, specs: Sequence[EpisodeSpec]) -> froz
 
 
 def content_of(make_env: EnvironmentFactory, instance_seed: int) -> str | None:
-    """The content key of one instance; None where the environment is exempt, or fails (as its episode then does too)."""
-    env = guarded(make_env())
+    """The content key of one instance; None where the environment is exempt, or fails (as its episode then does too).
+
+    Raises:
+        EnvironmentFault: the environment could not be made, which says nothing of the instance.
+    """
+    env = made(make_env)
     try:
         env.reset(instance_seed=instance_seed, dynamics_seed=0)
         return env.content()
     except EnvironmentFault:
+        if isinstance(env, Unmade):
+            raise
         return None
 
 
@@ -74,7 +80,7 @@ def check_first_prompt(env: str, make_env: EnvironmentFactory, renderer: ChatRen
     for seed in range(PROBES):
         spec = EpisodeSpec(env, group=0, member=0, instance_seed=seed, dynamics_seed=0, sampling_seed=0)
         with suppress(EnvironmentFault):
-            fault = EpisodeRunner(spec, make_env(), TokenContext(renderer, rules.context), rules).fault
+            fault = EpisodeRunner(spec, made(make_env), TokenContext(renderer, rules.context), rules).fault
             if fault is None:
                 return
             if isinstance(fault, ConfigError):
@@ -87,7 +93,7 @@ def _sound(make_env: EnvironmentFactory, then: Callable[[Guarded, Sequence[str]]
     faults = []
     for seed in range(PROBES):
         try:
-            env = guarded(make_env())
+            env = made(make_env)
             then(env, _look_at(env, seed))
         except EnvironmentFault as fault:
             faults.append(fault)
@@ -144,10 +150,16 @@ def training_specs(
 
 
 def _free_instance(env: str, make_env: EnvironmentFactory, seed: int, index: int, held_out: frozenset[str]) -> int:
+    unmade: EnvironmentFault | None = None
     for attempt in range(MAX_TRIES):
         instance_seed = derive(seed, "train", "instance", index, attempt)
-        if not held_out or content_of(make_env, instance_seed) not in held_out:
-            return instance_seed
+        try:
+            if not held_out or content_of(make_env, instance_seed) not in held_out:
+                return instance_seed
+        except EnvironmentFault as fault:  # nobody can say whether it is held out: the next draw
+            unmade = fault
+    if unmade is not None:
+        raise unmade
     raise ConfigError(
         f"'{env}' gave {MAX_TRIES} instances in a row that are in the evaluation set: lower eval.episodes, or choose "
         "settings with more different instances"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from ragen.envs.base import Environment
+from ragen.envs.guard import made
 from ragen.envs.registry import Factory
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class InTurn:
 
     def environments(self, make: Factory, count: int) -> list[Environment]:
         """``count`` new environments."""
-        return [make() for _ in range(count)]
+        return [made(make) for _ in range(count)]
 
     def each(self, work: Sequence[Work[T]]) -> list[T]:
         """The results, made in order."""
