@@ -70,16 +70,9 @@ class LiveRun:
 
 def _state(path: Path) -> tuple[object, ...]:
     """What differs where a head would: times and sizes of the files it is made from, and who writes."""
-    names = (
-        "config.yaml",
-        "metrics.jsonl",
-        "provenance.json",
-        "ended.json",
-        "trajectories",
-    )  # a folder's time tells of new files
-    files = [path / name for name in names] + [
-        file for part in ("eval", "rollbacks") for file in (path / part).glob("*.json")
-    ]
+    names = ("config.yaml", "metrics.jsonl", "provenance.json", "ended.json", "trajectories")  # a folder's time: new files
+    folders = [file for part in ("eval", "rollbacks") for file in (path / part).glob("*.json")]
+    files = [*(path / name for name in names), *folders]
     stats = [(file, file.stat()) for file in files if file.exists()]
     return writer(path), *((file.name, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
 

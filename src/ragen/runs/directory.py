@@ -163,12 +163,11 @@ class RunDirectory:
 
     def check(self, done: int) -> None:
         """Read what going on after ``done`` steps needs; raises CheckpointError where a file is damaged or lacks steps."""
-        if missing := self._unrecorded(done):
+        if lost := self._lost(done, f"'{self.path / 'metrics.jsonl'}'"):
             raise CheckpointError(
-                f"'{self.path / 'metrics.jsonl'}' lacks {len(missing)} of the {counted(done, 'step')} done "
-                f"({_ranges(missing)}): it was emptied, cut or moved away, and going on would leave curves and warnings "
-                "without them. Put the file back from a copy, or start a new run from the weights: ragen train "
-                f"{self.path}/config.yaml --run.name OTHER --model {self.checkpoints.path(done)} --warmup.data none"
+                f"{lost}, and going on would leave curves and warnings without them. Put the file back from a copy, or "
+                f"start a new run from the weights: ragen train {self.path}/config.yaml --run.name OTHER "
+                f"--model {self.checkpoints.path(done)} --warmup.data none"
             )
         self.starts()
         self.evaluations()
@@ -176,18 +175,17 @@ class RunDirectory:
 
     def lost_metrics(self) -> str:
         """What to say of a run whose metrics lack steps that its last checkpoint holds; empty where they lack none."""
-        done = max(self.checkpoints.steps(), default=0)
-        missing = self._unrecorded(done)
+        return self._lost(max(self.checkpoints.steps(), default=0), "metrics.jsonl")
+
+    def _lost(self, done: int, file: str) -> str:
+        recorded = {row["step"] for row in self.metrics()}
+        missing = [step for step in range(1, done + 1) if step not in recorded]
         if not missing:
             return ""
         return (
-            f"metrics.jsonl lacks {len(missing)} of the {counted(done, 'step')} done ({_ranges(missing)}): it was emptied, "
-            "cut or moved away"
+            f"{file} lacks {len(missing)} of the {counted(done, 'step')} done ({_ranges(missing)}): it was emptied, cut or "
+            "moved away"
         )
-
-    def _unrecorded(self, done: int) -> list[int]:
-        recorded = {row["step"] for row in self.metrics()}
-        return [step for step in range(1, done + 1) if step not in recorded]
 
     def cut_after(self, step: int) -> None:
         """Forget what was recorded after ``step``: a resumed run records it again.
