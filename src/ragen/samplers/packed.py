@@ -1,7 +1,7 @@
-"""Packed bfloat16 copies of a Hugging Face model's linear weights, for sampling through transformers.
+"""Packed copies of a Hugging Face model's linear weights, for sampling through transformers.
 
-Under autocast a CPU product of a few rows casts and re-orders the whole weight each time, which costs more than the product.
-Packed once a collection, the results are bit for bit those of autocast.
+On a CPU a product of a few rows casts (under autocast) and re-orders the whole weight each time, which costs more than the
+product. Packed once a collection, the results are those of the plain layers (``ragen.models.onednn``).
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,8 @@ class PackedLinears:
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         first = next(model.parameters())
-        self._enabled = dtype == torch.bfloat16 and first.device.type == "cpu" and packing_works()
+        self._enabled = first.device.type == "cpu" and packing_works(dtype)
+        self._dtype = dtype
         self._model = model
         self._forwards: list[tuple[nn.Linear, Callable[[Tensor], Tensor]]] = []
 
@@ -31,7 +32,7 @@ class PackedLinears:
         """Let the linear layers compute with packed weights inside the block."""
         if self._enabled and not self._forwards:
             layers = [m for m in self._model.modules() if type(m) is nn.Linear and "forward" not in vars(m)]
-            self._forwards = [(layer, _forward(layer)) for layer in layers]
+            self._forwards = [(layer, _forward(layer, self._dtype)) for layer in layers]
         for layer, forward in self._forwards:
             layer.forward = forward  # type: ignore[method-assign, assignment]
         try:
@@ -41,8 +42,8 @@ class PackedLinears:
                 del layer.forward
 
 
-def _forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+def _forward(layer: nn.Linear, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     with torch.no_grad():
-        packed = pack_weight(layer.weight.detach().bfloat16())
-        bias = None if layer.bias is None else layer.bias.detach().bfloat16()
-    return lambda x: packed_linear(x.bfloat16(), packed, bias)
+        packed = pack_weight(layer.weight.detach().to(dtype))
+        bias = None if layer.bias is None else layer.bias.detach().to(dtype)
+    return lambda x: packed_linear(x.to(dtype), packed, bias)

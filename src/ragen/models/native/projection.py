@@ -15,9 +15,9 @@ from ragen.models.onednn import pack_weight, packed_linear, packing_works
 class Projection:
     """y = x · Wᵀ + b, with W the rows of several ``nn.Linear`` stacked (such as query, key and value).
 
-    `prepare` makes one copy of the weights in the compute type (a single float32 layer needs none), which `drop` frees;
-    gradients arrive at the layers' own parameters. With ``pack`` the copy is in oneDNN's layout, in which products of few
-    rows are faster: for sampling, without gradients.
+    `prepare` makes one copy of the weights in the compute type (a single float32 layer needs none to learn), which `drop`
+    frees; gradients arrive at the layers' own parameters. With ``pack`` the copy is in oneDNN's layout, in which products of
+    few rows are faster: for sampling, without gradients.
     """
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
@@ -40,14 +40,15 @@ class Projection:
             return
         self.drop()
         self._seen = seen
-        if dtype is torch.float32 and len(self._layers) == 1:
+        pack = pack and weights[0].device.type == "cpu" and packing_works(dtype)
+        if dtype is torch.float32 and len(self._layers) == 1 and not pack:
             return
         with torch.no_grad():
             self._weight = torch.cat([w.to(dtype) for w in weights])
             if any(b is not None for b in biases):
                 zeros = [w.new_zeros(w.shape[0]) if b is None else b for w, b in zip(weights, biases, strict=True)]
                 self._bias = torch.cat([b.to(dtype) for b in zeros])
-            if pack and dtype is torch.bfloat16 and self._weight.device.type == "cpu" and packing_works():
+            if pack:
                 self._packed, self._weight = pack_weight(self._weight), None
 
     def __call__(self, x: Tensor) -> Tensor:
