@@ -150,6 +150,8 @@ def test_a_plugin_that_the_script_has_imported_is_not_run_again(rules: ModuleTyp
         ("loop.py", r"^there is no file '.*loop\.py': "),
         ("x" * 5000 + ".py", "cannot be read: File name too long$"),
         ("faulty.py", r"faulty.py' cannot be loaded: ZeroDivisionError: division by zero \(.*faulty.py, line 1\)"),
+        ("leaving.py", r"leaving.py' cannot be loaded: SystemExit: 0 \(.*leaving.py, line 1\)"),
+        ("leaving", r"leaving' cannot be loaded: SystemExit: 0 \(.*leaving.py, line 1\)"),
     ],
 )
 def test_a_plugin_that_cannot_be_loaded_says_why(
@@ -157,6 +159,9 @@ def test_a_plugin_that_cannot_be_loaded_says_why(
 ) -> None:
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(folder)])
     (folder / "faulty.py").write_text("1 / 0")
+    (folder / "leaving.py").write_text("raise SystemExit(0)")
+    if name == "leaving":  # a module on Python's path
+        monkeypatch.syspath_prepend(str(folder))
     (folder / "loop.py").symlink_to("loop.py")
     monkeypatch.setitem(sys.modules, "barred", None)  # as Python marks what must not be imported
     with pytest.raises(ConfigError, match=words):

@@ -1,5 +1,6 @@
 """Parts by name: what entry points may give, and what is said where they give something else."""
 
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,14 @@ def test_what_is_no_part_of_the_kind_does_not_get_into_the_registry(
     assert "other" not in registry._items
 
 
-def test_an_entry_point_that_cannot_be_loaded_is_named(points: Any) -> None:
+def test_an_entry_point_that_cannot_be_loaded_is_named(points: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     place = points(advantages, gone=":absent")
     with pytest.raises(ConfigError, match=rf"entry point 'gone' \({place}:absent\).* cannot be loaded: AttributeError"):
+        advantages.names()
+    points(advantages, leaving=".leaving")
+    leaving = f"{place}.leaving"
+    monkeypatch.setattr(EntryPoint, "load", lambda self: sys.exit(self.value))
+    with pytest.raises(ConfigError, match=rf"entry point 'leaving' \({leaving}\).* cannot be loaded: SystemExit: {leaving}"):
         advantages.names()
 
 

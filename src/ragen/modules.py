@@ -26,7 +26,7 @@ def load_plugins(names: tuple[str, ...]) -> None:
             raise _unknown(name)
         try:
             import_module(name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # one that leaves must not end the command as if it were done
             missing = isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
             raise (_unknown(name) if missing else broken(name, error)) from error
 
@@ -65,17 +65,29 @@ def run_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, Exception):
+        if isinstance(error, Exception | SystemExit):
             raise broken(str(path), error) from error
         raise
     return module
 
 
-def broken(place: str, error: Exception) -> ConfigError:
+def broken(place: str, error: BaseException) -> ConfigError:
     """The file is there and fails by itself: what it raised, and where."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
-    return ConfigError(f"'{place}' cannot be loaded: {type(error).__name__}: {error}{where}")
+    return ConfigError(f"'{place}' cannot be loaded: {_words(error)}{where}")
+
+
+def told(error: BaseException, cls: type | None) -> str:
+    """An exception in words, with the innermost line of it that lies in the file of ``cls``, where there is one."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None) if cls is not None else None
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    where = f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
+    return f"{_words(error)}{where}"
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}{f': {error}' if str(error) else ''}"
 
 
 def no_file(path: Path) -> str:

@@ -121,7 +121,7 @@ class Registry(Generic[T]):
         told = f"the entry point '{point.name}' ({point.value}) of the group '{self.group}'"
         try:
             loaded = point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ConfigError(
                 f"{told} cannot be loaded: {type(error).__name__}: {error}; mend or uninstall its package"
             ) from error

@@ -446,6 +446,15 @@ def test_the_checker_says_one_fault_once_though_every_check_meets_it(part: str) 
     assert all("raised KeyError: 'lost'" in problem for problem in problems)
 
 
+def test_the_checker_tells_of_a_constructor_that_leaves() -> None:
+    def leave(*_: Any) -> None:
+        raise SystemExit(0)
+
+    problems = check_environment(type("Leaving", (Counter,), {"__init__": leave}))
+    assert problems
+    assert all(problem.endswith("raised SystemExit: 0") for problem in problems)
+
+
 def test_c7_a_single_instance_is_allowed_only_when_said() -> None:
     assert check_environment(Constant, single_instance=True) == []
 

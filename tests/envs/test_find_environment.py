@@ -93,8 +93,22 @@ class Needs(Plain):
         super().__init__()
 
 
-class Abstract(Plain):
-    reset = Environment.reset  # type: ignore[assignment]
+class Quits(Plain):
+    def __init__(self, settings: EnvSettings | None = None) -> None:
+        sys.exit()
+
+
+class Inner(Plain):
+    def __init__(self, settings: EnvSettings | None = None) -> None:
+        len()  # type: ignore[call-arg]
+
+
+class Abstract(Environment):
+    def step(self, action: str) -> Step:
+        return Step("!", 0.0, terminated=True)
+
+    def instructions(self) -> str:
+        return "Go."
 
 
 SHARED = Plain()
@@ -138,7 +152,10 @@ def test_settings_reach_what_is_passed_by_hand(source: Any) -> None:
         (Needs, {"max_turns": 1}, r"'Needs' cannot be made: TypeError"),
         (Needs, {}, r"'Needs' cannot be made: TypeError.*lambda"),
         (Raises, {}, r"'Raises' cannot be made: OSError: no display"),
-        (Abstract, {}, r"'Abstract' cannot be made: TypeError: .*abstract"),
+        (Abstract, {}, r"^env 'Abstract' cannot be made: Abstract must define actions, reset and success$"),
+        (Quits, {}, r"^env 'Quits' cannot be made: SystemExit \(test_find_environment\.py, line \d+\)$"),
+        (lambda: Quits(None), {}, r"^env '.*' cannot be made: SystemExit \(test_find_environment\.py, line \d+\)$"),
+        (Inner, {}, r"cannot be made: TypeError: len\(\) takes .* argument \(0 given\) \(test_find_.*, line \d+\)$"),
         (Skips, {}, r"'Skips' has no settings: call super\(\).__init__"),
         (lambda: SHARED, {}, r"gives the same object each time"),
         (lambda: None, {}, r"must make a ragen\.Environment, got NoneType"),
@@ -195,6 +212,8 @@ def test_what_cannot_be_used_says_why_and_what_to_do(source: Any, settings: dict
         ("tests.test_x:test.<locals>.Parity", r"passed by hand"),
         ("broken.py:Parity", r"cannot be loaded: SyntaxError"),
         ("raising.py:Parity", r"cannot be loaded: ZeroDivisionError"),
+        ("leaving.py:Parity", r"^'/.*/leaving\.py' cannot be loaded: SystemExit: bye \(.*leaving\.py, line 2\)$"),
+        ("leaving:Parity", r"^'leaving' cannot be loaded: SystemExit: bye \(.*leaving\.py, line 2\)$"),
         ("parity.py:WORD", r"env is 'odd or even\?'"),
         ("~nosuchuser/parity.py:Parity", r"^there is no folder '~nosuchuser'$"),
         ("loop.py:Parity", r"^there is no file 'loop\.py': "),
@@ -207,6 +226,10 @@ def test_a_place_that_leads_nowhere_says_so(name: str, words: str, parity: Path,
     monkeypatch.chdir(parity.parent)
     Path("broken.py").write_text("class Parity(\n")
     Path("raising.py").write_text("1 / 0\n")
+    Path("leaving.py").write_text("import sys\nsys.exit('bye')\n")
+    monkeypatch.syspath_prepend(str(parity.parent / "modules"))
+    Path("modules").mkdir()
+    Path("modules/leaving.py").write_text(Path("leaving.py").read_text())
     Path("needing.py").write_text("import sys\nimport nosuch\n")
     Path("table.csv").write_text("1\n")
     Path("loop.py").symlink_to("loop.py")

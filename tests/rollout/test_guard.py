@@ -1,7 +1,10 @@
 """Whatever an environment does wrong, in any method: a fault that names class and method, and costs that episode only."""
 
+import json
 from collections import UserDict
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import torch
 
 from ragen.envs import Environment, EnvSettings, Observation, Step
 from ragen.envs.base import MARKS
-from ragen.envs.guard import Guarded, guarded
+from ragen.envs.guard import Guarded, guarded, made
 from ragen.episode import Completion, EndReason, StopReason
 from ragen.errors import EnvironmentFault
 from ragen.rewards import process_rewards
@@ -237,3 +240,38 @@ def test_a_guard_is_put_up_once_and_players_are_given_the_environment_itself() -
 
 def test_the_marks_no_action_may_hold_are_those_replies_are_read_by() -> None:
     assert set(MARKS) == {SEPARATOR, *TAGS}
+
+
+def line_of(words: str) -> int:
+    """The first line of this file that holds these words."""
+    return next(number for number, line in enumerate(Path(__file__).read_text().splitlines(), start=1) if words in line)
+
+
+def test_a_fault_tells_the_innermost_line_in_the_file_of_the_class() -> None:
+    line = line_of('raise KeyError("lost")')
+    with pytest.raises(EnvironmentFault) as caught:
+        guarded(Faulty("step")).step("go")
+    assert str(caught.value) == f"Faulty.step('go') raised KeyError: 'lost' (test_guard.py, line {line})"
+    line = line_of("return self.wrong(*arguments) if wrong")
+    with pytest.raises(EnvironmentFault) as caught:  # raised elsewhere, called from here
+        guarded(Faulty("step", partial(json.loads, "?"))).step("go")
+    assert str(caught.value).endswith(f": line 1 column 1 (char 0) (test_guard.py, line {line})")
+    foreign = type("Foreign", (Faulty,), {"__module__": "nowhere"})
+    with pytest.raises(EnvironmentFault, match=r"^Foreign\.step\('go'\) raised KeyError: 'lost'$"):
+        guarded(foreign("step")).step("go")
+
+
+def test_one_that_cannot_be_made_tells_its_class_and_line() -> None:
+    class Portless(Faulty):
+        def __init__(self, port: int = 0) -> None:
+            super().__init__()
+            raise OSError("in use")
+
+    line = line_of('raise OSError("in use")')
+    said = f"Portless could not be made: OSError: in use (test_guard.py, line {line})"
+    for make in (Portless, lambda: Portless(1)):
+        with pytest.raises(EnvironmentFault) as caught:
+            made(make).reset(instance_seed=0, dynamics_seed=0)
+        assert str(caught.value) == said
+    with pytest.raises(EnvironmentFault, match=r"^an environment could not be made: SystemExit: 0$"):
+        _ = made(leaves).success

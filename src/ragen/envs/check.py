@@ -53,7 +53,7 @@ def check_environment(
             found = list(check(factory, seeds))
         except EnvironmentFault as fault:  # an exception or a wrong type: the guard's words, the same in every check
             found = [str(fault)]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             found = [f"{check.__name__.strip('_').replace('_', ' ')}: raised {type(error).__name__}: {error}"]
         problems.extend(problem for problem in dict.fromkeys(found) if problem not in problems)
     return problems

@@ -1,6 +1,7 @@
 """The contract of an environment, kept at its boundary: what crosses it is right, or an EnvironmentFault says why not."""
 
 import math
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from ragen.envs.base import FLAGS, TAGS, Environment, EnvSettings, Observation, 
 from ragen.envs.facts import Fact
 from ragen.episode import LARGEST_REWARD
 from ragen.errors import EnvironmentFault, RagenError
+from ragen.modules import told
 from ragen.tools import Tool
 
 
@@ -27,6 +29,21 @@ def made(make: Callable[[], Environment]) -> "Guarded":
         raise
     except (Exception, SystemExit) as error:
         return Unmade(error)
+
+
+def constructed(error: BaseException) -> type[Environment] | None:
+    """The class of environments whose constructor raised ``error``, as far as it ran; None where none did."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        unfinished = frame.f_locals.get("self") if frame.f_code.co_name == "__init__" else None
+        if isinstance(unfinished, Environment):
+            return type(unfinished)
+    return None
+
+
+def unmade(error: BaseException) -> str:
+    """That an environment could not be made, and why."""
+    cls = constructed(error)
+    return f"{cls.__name__ if cls is not None else 'an environment'} could not be made: {told(error, cls)}"
 
 
 class Guarded(Environment):
@@ -166,7 +183,7 @@ class Guarded(Environment):
         try:
             return function()
         except (Exception, SystemExit) as error:  # one that leaves must not end the run as if it were done
-            raise EnvironmentFault(f"{self.name}.{what} raised {type(error).__name__}: {error}") from error
+            raise EnvironmentFault(f"{self.name}.{what} raised {told(error, type(self.inner))}") from error
 
     def _turn(self, what: str, words: Any) -> tuple[str, ...] | None:
         if words is None:
@@ -217,7 +234,7 @@ class Unmade(Guarded):
     def __init__(self, error: BaseException) -> None:
         Environment.__init__(self, EnvSettings())
         self.inner, self.name, self._words = self, type(self).__name__, None
-        self._why = f"an environment could not be made: {type(error).__name__}: {error}"
+        self._why = unmade(error)
 
     def _call(self, what: str, function: Callable[[], Any]) -> Any:
         raise EnvironmentFault(self._why)

@@ -135,7 +135,7 @@ def _imported(place: str, attribute: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise broken(place, error) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise broken(place, error) from error
     file = Path(f"{place.replace('.', '/')}.py")
     hint = f"did you mean '{file}:{attribute}'?" if file.is_file() else _by_hand(attribute)

@@ -6,9 +6,12 @@ from typing import Any
 
 from ragen.config.settings import validated
 from ragen.envs.base import Environment, EnvSettings
+from ragen.envs.guard import constructed
 from ragen.envs.locate import canonical, label, load, name_of, near_place
 from ragen.errors import ConfigError, RagenError
+from ragen.modules import told
 from ragen.registry import Registry
+from ragen.wording import either
 
 Factory = Callable[[], Environment]
 
@@ -66,8 +69,9 @@ def find_environment(spec: Mapping[str, Any], source: object = None) -> Found:
     overrides = {key: value for key, value in spec.items() if key != "name"}
     if source is None:
         source = load(name) if ":" in name else _registered(name)
+    cls = source.cls if isinstance(source, EnvPreset) else source if isinstance(source, type) else None
     make, wanted = _factory(source, label(name), overrides)
-    first, second = (_made(make, label(name)) for _ in range(2))
+    first, second = (_made(make, label(name), cls) for _ in range(2))
     if first is second:
         raise ConfigError(
             f"env '{label(name)}' gives the same object each time: episodes run side by side, so it must make a new one at "
@@ -118,16 +122,13 @@ def _factory(source: Any, name: str, overrides: Mapping[str, Any]) -> tuple[Fact
     return source, None
 
 
-def _made(make: Factory, name: str) -> Environment:
+def _made(make: Factory, name: str, cls: type[Environment] | None) -> Environment:
     try:
         env = make()
     except RagenError:
         raise
-    except Exception as error:
-        raise ConfigError(
-            f"env '{name}' cannot be made: {type(error).__name__}: {error}. A class is made as Class() or Class(settings); "
-            "for other arguments pass a function, such as lambda: Class(3)"
-        ) from error
+    except (Exception, SystemExit) as error:  # one that leaves must not end the command as if it were done
+        raise ConfigError(f"env '{name}' cannot be made: {_why(error, cls)}") from error
     if not isinstance(env, Environment):
         raise ConfigError(
             f"env '{name}' must make a ragen.Environment, got {type(env).__name__}: subclass ragen.Environment"
@@ -135,3 +136,16 @@ def _made(make: Factory, name: str) -> Environment:
     if not isinstance(getattr(env, "settings", None), EnvSettings):
         raise ConfigError(f"env '{name}' has no settings: call super().__init__(settings) in {type(env).__name__}.__init__")
     return env
+
+
+def _why(error: BaseException, cls: type[Environment] | None) -> str:
+    """Why an environment, of class ``cls`` where that is known, cannot be made, and what to do."""
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        return f"{getattr(cls, '__name__', '')} must define {either(missing, 'and')}"
+    known = constructed(error)
+    if known is None and isinstance(error, TypeError) and "argument" in str(error):
+        return (
+            f"{told(error, cls)}. A class is made as Class() or Class(settings); for other arguments pass a function, such "
+            "as lambda: Class(3)"
+        )
+    return told(error, known or cls)

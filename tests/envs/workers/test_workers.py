@@ -20,7 +20,7 @@ from ragen.envs.guard import guarded
 from ragen.envs.workers import InTurn, Pool
 from ragen.envs.workers.host import ProcessHost, ThreadHost
 from ragen.envs.workers.remote import Remote
-from ragen.envs.workers.stage import Question
+from ragen.envs.workers.stage import MAKE, Answer, Question, Stage
 from ragen.errors import ConfigError, EnvironmentFault
 
 WORLDS = Path(__file__).parent / "worlds.py"
@@ -78,8 +78,17 @@ def test_what_raises_says_the_same_as_without_workers(pool: Pool) -> None:
         with pytest.raises(EnvironmentFault) as caught:
             env.step("Up")
         said.append(str(caught.value))
-    assert said == ["Raises.step('Up') raised RuntimeError: the stairs broke"] * 2
+    line = 1 + WORLDS.read_text().splitlines().index('            raise RuntimeError("the stairs broke")')
+    assert said == [f"Raises.step('Up') raised RuntimeError: the stairs broke (worlds.py, line {line})"] * 2
     assert pool.replaced == 0
+
+
+def test_one_whose_constructor_leaves_is_an_answer_too() -> None:
+    def leave(source: Any) -> Any:
+        sys.exit(source)
+
+    said = Stage(leave).answer(Question(0, MAKE, {"forget": [], "source": 3}))
+    assert said == Answer(fault="an environment could not be made: SystemExit: 3")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +312,7 @@ def test_plugins_are_loaded_in_the_workers(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_worker_that_ends_before_it_says_a_word_is_an_error_in_words(tmp_path: Path) -> None:
     plugin = tmp_path / "leaves.py"
-    plugin.write_text("import sys\nsys.exit(3)\n")
+    plugin.write_text("import os\nos._exit(3)\n")
     with (
         closing(Pool(1, "process", timeout_s=30, plugins=(str(plugin),))) as pool,
         pytest.raises(ConfigError, match="does not start: see what it printed above"),

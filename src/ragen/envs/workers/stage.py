@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ragen.envs.base import Environment
-from ragen.envs.guard import Guarded, guarded
+from ragen.envs.guard import Guarded, guarded, unmade
 from ragen.errors import EnvironmentFault, RagenError
 
 MAKE, SUCCESS = "make", "success"
@@ -50,7 +50,7 @@ class Stage:
             env = guarded(self._make(source))
         except RagenError as error:
             return Answer(fault=str(error))
-        except Exception as error:
-            return Answer(fault=f"the environment cannot be made: {type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:
+            return Answer(fault=unmade(error))
         self._envs[name] = env
         return Answer((env.name, env.settings.model_dump(mode="json")))
