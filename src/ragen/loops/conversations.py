@@ -9,7 +9,7 @@ from ragen.episode import Segment
 from ragen.errors import ConfigError, TemplateError
 from ragen.loops.compose import Agent, World, build_renderer
 from ragen.rollout.conversations import conversation_trajectory
-from ragen.rollout.instances import content_of
+from ragen.rollout.instances import PROBES, content_of
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.rollout.segments import segments
 from ragen.runs.listener import Listener
@@ -92,7 +92,7 @@ def _held_out(conversation: Conversation, world: World, held_out: frozenset[str]
     seed = conversation.instance_seed
     if not held_out or seed is None:
         return False
-    return any(content_of(make, seed) in held_out for make in _makers(conversation.env, world))
+    return any(content_of(make, seed, tries=PROBES) in held_out for make in _makers(conversation.env, world))
 
 
 def _makers(env: str, world: World) -> Iterator[EnvironmentFactory]:

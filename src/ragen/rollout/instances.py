@@ -35,23 +35,25 @@ def evaluation_specs(env: str, *, episodes: int, samples: int, seed: int) -> lis
 
 def contents(make_env: EnvironmentFactory, specs: Sequence[EpisodeSpec]) -> frozenset[str]:
     """The content keys of these instances (empty for environments exempt from the content check)."""
-    keys = (content_of(make_env, seed) for seed in {spec.instance_seed for spec in specs})
+    keys = (content_of(make_env, seed, tries=PROBES) for seed in {spec.instance_seed for spec in specs})
     return frozenset(key for key in keys if key is not None)
 
 
-def content_of(make_env: EnvironmentFactory, instance_seed: int) -> str | None:
+def content_of(make_env: EnvironmentFactory, instance_seed: int, *, tries: int = 1) -> str | None:
     """The content key of one instance; None where the environment is exempt, or fails (as its episode then does too).
 
     Raises:
-        EnvironmentFault: the environment could not be made, which says nothing of the instance.
+        EnvironmentFault: the environment could not be made in ``tries`` tries, which says nothing of the instance.
     """
     env = made(make_env)
+    for _ in range(tries - 1):
+        env = made(make_env) if isinstance(env, Unmade) else env
     try:
         env.reset(instance_seed=instance_seed, dynamics_seed=0)
         return env.content()
-    except EnvironmentFault:
+    except EnvironmentFault as fault:
         if isinstance(env, Unmade):
-            raise
+            raise EnvironmentFault(f"whether an instance is held out cannot be known: {fault}") from fault
         return None
 
 
