@@ -3,6 +3,7 @@
 import json
 from collections import UserDict
 from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from ragen.envs import Environment, EnvSettings, Observation, Step
+from ragen.envs import Environment, EnvSettings, Observation, Step, guard
 from ragen.envs.base import MARKS
 from ragen.envs.guard import Guarded, guarded, made
 from ragen.episode import Completion, EndReason, StopReason
@@ -275,3 +276,58 @@ def test_one_that_cannot_be_made_tells_its_class_and_line() -> None:
         assert str(caught.value) == said
     with pytest.raises(EnvironmentFault, match=r"^an environment could not be made: SystemExit: 0$"):
         _ = made(leaves).success
+
+
+class Unequal(str):
+    """A text that breaks where it is compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+
+class Move(StrEnum):
+    """Action words as people may write them."""
+
+    GO = "go"
+    STAY = "stay"
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        (
+            ("go", np.zeros(2)),
+            r"^Faulty\.actions\(\): an action must be a text that is not blank, got array\(\[0\., 0\.\]\)$",
+        ),
+        ((np.zeros(2), "stay"), r"^Faulty\.actions\(\): an action must be a text"),
+        (("go", Unequal("stay")), r"^Faulty\.actions\(\) raised ValueError: ambiguous \(test_guard\.py, line \d+\)$"),
+        ((Unequal("go"), "stay"), r"^Faulty\.actions\(\) raised ValueError: ambiguous \(test_guard\.py, line \d+\)$"),
+        (np.array(["go", "stay"]), r"^Faulty\.actions\(\) must be one action word or more, as a tuple, got ndarray"),
+    ],
+)
+def test_action_words_that_go_wrong_later_are_a_fault_too(later: Any, said: str) -> None:
+    inner = Faulty("actions", answer(later), always=False)
+    env = guarded(inner)
+    assert env.actions() == ("go", "stay")
+    env.reset(instance_seed=1, dynamics_seed=0)
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match=said):
+            env.actions()
+    inner.seed = 0
+    assert env.actions() == ("go", "stay")
+
+
+def test_words_of_an_enumeration_are_action_words() -> None:
+    inner = Faulty("actions", answer((Move.GO, Move.STAY)))
+    assert guarded(inner).actions() == ("go", "stay")
+
+
+def test_words_that_were_checked_are_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, words = guarded(Faulty("actions", lambda: (*["go", "stay"],))), []  # another tuple each time
+    monkeypatch.setattr(guard, "action_problem", words.append)
+    for _ in range(3):
+        assert env.actions() == ("go", "stay")
+    assert words == ["go", "stay"]

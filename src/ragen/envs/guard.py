@@ -4,6 +4,7 @@ import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,13 @@ class Guarded(Environment):
     def actions(self) -> tuple[str, ...]:
         """The action words: at least one, each of them one that a reply can name."""
         words = self._call("actions()", self.inner.actions)
-        if not isinstance(words, tuple) or words != self._words:
+        if self._words is None or (words is not self._words and not self._alike(words)):
             self._words = self._checked_words("actions()", words)
-        return self._words or ()
+        return self._words
+
+    def _alike(self, words: Any) -> bool:
+        """Whether they are the words checked last; only texts of Python's own are compared, for others may raise."""
+        return type(words) is tuple and {str}.issuperset(map(type, words)) and words == self._words
 
     def forms(self) -> tuple[str, ...]:
         """The actions as the prompt lists them."""
@@ -195,14 +200,17 @@ class Guarded(Environment):
         return turn
 
     def _checked_words(self, what: str, words: Any) -> tuple[str, ...]:
-        if not isinstance(words, tuple | list) or not words:
+        plain: tuple[str, ...] = self._call(what, lambda: tuple(words)) if isinstance(words, tuple | list) else ()
+        if not plain:
             raise self._broken(what, "one action word or more, as a tuple", words)
-        for word in words:
+        for word in plain:
+            if type(word) is not str:
+                self._call(what, partial(_looked_up, word))
             if self.tools() is not None and isinstance(word, str):
                 continue  # a call: what it holds is no matter of separators
             if problem := action_problem(word):
                 raise EnvironmentFault(f"{self.name}.{what}: {problem}")
-        return tuple(words)
+        return plain
 
     def _text(self, what: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -238,6 +246,12 @@ class Unmade(Guarded):
 
     def _call(self, what: str, function: Callable[[], Any]) -> Any:
         raise EnvironmentFault(self._why)
+
+
+def _looked_up(word: object) -> None:
+    """Do with a text of a class of its own what is done with action words later: where it breaks, it breaks here."""
+    if isinstance(word, str):
+        _ = hash(word), word == "", word != "", repr(word)
 
 
 def _shown(value: object) -> str:
