@@ -88,7 +88,11 @@ class RolloutConfig(Settings):
         "process", description="what a worker is: a process can be ended, a thread takes environments of any origin"
     )
     env_timeout_s: float = Field(
-        60.0, gt=0, le=86_400, description="seconds a call of an environment in a worker may take; then its episode is lost"
+        60.0,
+        gt=0,
+        le=86_400,
+        description="seconds a call of an environment in a worker may take; then its episode is lost (reference players, "
+        "demonstrations and checks are in no worker)",
     )
 
     @field_validator("stop_strings")
