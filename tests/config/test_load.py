@@ -12,6 +12,7 @@ from ragen.config.load import parse_overrides
 from ragen.config.paths import ENV_COMMON, fields
 from ragen.config.settings import validated
 from ragen.config.yaml_text import dump_yaml, parse_yaml
+from ragen.envs import environments
 from ragen.envs.base import EnvSettings
 from ragen.envs.frozen_lake import FrozenLakeSettings
 from ragen.envs.sql import SqlSettings
@@ -58,10 +59,45 @@ def test_lists_are_lists_and_negative_numbers_are_values():
 
 
 @pytest.mark.parametrize(
-    "text", ["2024", "1e5", "true", "2024-01-02", "#7", "yes", "a: b", "@x", "", "[x]", "it's", "run #1"]
+    "text",
+    ["2024", "1e5", "true", "2024-01-02", "#7", "yes", "a: b", "@x", "", "[x]", "it's", "run #1", "&a", "&a x", "!!null x"],
 )
 def test_a_text_setting_keeps_the_text_as_typed(text):
     assert loaded(f"--run.name={text}").run.name == text
+
+
+@pytest.mark.parametrize("text", ["a: b", "- a", "&a", "&a x", "@x", "012", "+5", "a: [b", "2024-01-02"])
+def test_an_environment_is_given_the_text_as_typed(text):
+    assert loaded("--env.file", text).env["file"] == text
+    assert loaded(f"--env.file={text}").env["file"] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("{a: b}", {"a": "b"}), (" [1, 2]", [1, 2]), ("5", 5), ("-5 # rows", -5), ("0.50", 0.5), ("~", None), ("true", True)],
+)
+def test_an_environment_is_given_what_yaml_says_of_plain_numbers_and_brackets(text, value):
+    assert loaded(f"--env.file={text}").env["file"] == value
+
+
+def test_a_number_is_a_text_where_the_environments_setting_is_one_and_a_number_where_it_is_that():
+    spec = loaded("--env", "sokoban", "--env.level_file", "12", "--env.max_turns", "012").env
+    settings = environments.get("sokoban").settings({key: value for key, value in spec.items() if key != "name"})
+    assert (settings.model_dump()["level_file"], settings.max_turns) == ("12", 12)
+    with pytest.raises(ConfigError, match=r"env\.level_file.*it must be a text"):
+        environments.get("sokoban").settings({"level_file": ["12"]})
+
+
+@pytest.mark.parametrize("text", ["env: 2048", "env: {name: 2048}", "env.name: 2048", "env: '2048'"])
+def test_an_environment_may_be_called_by_a_number(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"preset: {BASE}\n{text}\n")
+    assert load_config(path).env == {"name": "2048"}
+    assert load_config(path, ["--env", "2048", "--env.max_turns", "3"]).env == {"name": "2048", "max_turns": 3}
+    for wrong in ("env: true", "env: [2048]"):
+        path.write_text(f"preset: {BASE}\n{wrong}\n")
+        with pytest.raises(ConfigError, match="it must be a mapping"):
+            load_config(path)
 
 
 def test_a_hash_begins_no_comment_on_a_command_line_and_quotes_are_yamls():

@@ -17,7 +17,7 @@ from typing import Any
 from ragen.config.paths import fields, is_text, sections, unknown
 from ragen.config.schema import CLIP_BOUNDS, Config
 from ragen.config.settings import validated
-from ragen.config.yaml_text import near_file, parse_yaml
+from ragen.config.yaml_text import is_null, near_file, parse_yaml
 from ragen.errors import ConfigError, reason
 from ragen.registry import MANY, at_most, nearest
 
@@ -116,7 +116,9 @@ def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
 def _value(key: str, text: str) -> Any:
     """A command-line text as a YAML value, but a text without quotes as it is typed: a ``#`` in it begins no comment.
 
-    A text setting keeps what YAML would take for a number or a date, too.
+    A text setting keeps what YAML would take for a number, a date, a mapping or an anchor, too. Which settings of an
+    environment are texts is not known here: a mapping or list is one in brackets only, and a number with zeros in front is
+    a text, out of which a setting that is a number makes one.
     """
     field = fields().get(f"{key}.name" if key in _NAMED and key != "env" else key)
     if not text.strip() or text.lstrip().startswith("#"):
@@ -129,8 +131,20 @@ def _value(key: str, text: str) -> Any:
         return value
     if isinstance(value, str) and text.strip()[0] not in "'\"":
         return text.strip()
+    if key.startswith("env.") and key != "env.name":
+        return text if _is_typed_text(value, text.strip()) else value
     textual = key in ("env", "env.name") or (field is not None and is_text(field.annotation))
-    return text if textual and not isinstance(value, str | None) else value
+    quoted = isinstance(value, str) or (value is None and is_null(text))
+    return text if textual and not quoted else value
+
+
+def _is_typed_text(value: Any, text: str) -> bool:
+    """Whether what was typed for an environment's setting means more than the ``value`` that YAML takes it for."""
+    if isinstance(value, dict | list):
+        return text[0] not in "{["
+    if value is None:
+        return not is_null(text)
+    return type(value) is int and str(value) != text.partition(" #")[0].strip()
 
 
 def _nested(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
@@ -138,13 +152,18 @@ def _nested(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, given in sorted(pairs, key=lambda pair: str(pair[0]).count(".")):
         value = _plain(str(key), given)
-        if key in _NAMED and isinstance(value, str):
-            value = {"name": value}
+        if key in _NAMED and _is_name(value):
+            value = {"name": str(value)}
         for part in reversed(str(key).split(".")):
             value = {part: value}
         _lay(out, value)
     known = fields()
     return {key: value for key, value in out.items() if value is not None or key in known}  # an empty section says nothing
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value can be meant for a name: YAML takes that of the game 2048 for a number."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -158,7 +177,7 @@ def _plain(key: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(key, inner) for inner in value]
     if isinstance(value, str | int | float | None):
-        return value
+        return str(value) if key == "env.name" and _is_name(value) else value
     raise ConfigError(f"setting '{key}' is {value!r}: settings are texts, numbers, bools, null, lists and mappings of those")
 
 

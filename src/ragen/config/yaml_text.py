@@ -66,6 +66,15 @@ def parse_yaml(text: str, origin: str) -> Any:
     return value
 
 
+def is_null(text: str) -> bool:
+    """Whether a text is one that YAML reads as null by its word, not through a tag or an anchor.
+
+    >>> is_null(" null "), is_null("&a"), is_null("none")
+    (True, False, False)
+    """
+    return _NULL.match(text.strip()) is not None
+
+
 def _written_out(value: Any, above: set[int], done: dict[int, float]) -> float:
     """How many values ``value`` holds where each alias stands for a copy; infinitely many where it contains itself."""
     if not isinstance(value, dict | list):

@@ -26,7 +26,10 @@ class EnvPreset:
 
     def settings(self, overrides: Mapping[str, Any]) -> EnvSettings:
         """The preset's settings with these on top; a wrong one is a ConfigError."""
-        return validated(self.cls.settings_class, {**self.overrides, **overrides}, prefix="env.")
+        given = {**self.overrides, **overrides}
+        texts = (key for key, field in self.cls.settings_class.model_fields.items() if field.annotation in (str, str | None))
+        given |= {key: str(given[key]) for key in texts if type(given.get(key)) in (int, float)}  # as YAML took it
+        return validated(self.cls.settings_class, given, prefix="env.")
 
 
 @dataclass(frozen=True, slots=True)
