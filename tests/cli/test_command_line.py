@@ -126,6 +126,8 @@ def test_the_overview_names_every_command(capsys):
         ),
         (["train", "bandit-starpo-grpo", "-kl_coef", "2"], "unknown option '-kl_coef': did you mean '--loss.kl_coef'?"),
         (["train", "bandit-starpo-grpo", "-resume", "x"], "unknown option '-resume': did you mean '--resume'?"),
+        (["train", "bandit-starpo-grpo", "--step", "3"], "did you mean '--steps'? '--step' belongs to `ragen shop` and"),
+        (["train", "bandit-starpo-grpo", "steps=3"], "'steps=3' is no option: did you mean '--steps 3'?"),
         (["train", "bandit-starpo-grpo", "-zzz", "x"], "unknown option '-zzz': `ragen train --help` lists all"),
         (["train", "bandit-starpo-grpo", "--diff", "x"], "unknown setting 'diff'"),
         (["train", "bandit-starpo-grpo", "--episodes", "9"], "unknown setting 'episodes': did you mean 'eval.episodes'?"),
@@ -632,3 +634,18 @@ def test_an_environment_that_a_plugin_registers_is_known_to_train(
     words = ["train", "bandit-starpo-grpo-tiny", "--plugins", str(file), "--env", "told", "--model", "no-such-model"]
     assert main(words) == 2  # what comes after the environment is looked up
     assert "model 'no-such-model' is not a directory" in capsys.readouterr().err
+
+
+def test_the_module_is_the_command(tmp_path):
+    said = subprocess.run(
+        [sys.executable, "-m", "ragen", "--version"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert said.stdout.startswith("ragen ")
+
+
+def test_the_list_of_presets_tells_where_a_size_trains_another_environment(capsys):
+    assert main(["presets"]) == 0
+    said = capsys.readouterr().out
+    assert "-tiny trains frozen_lake-offset with --env.max_turns 2\n" in said
+    assert "-small trains sokoban-offset with --env.max_turns 2" in said
+    assert "trains bandit" not in said

@@ -103,4 +103,6 @@ def test_a_name_that_is_nothing_is_said_to_be_nothing_once(
     assert main(["eval", "nothing"]) == 2
     said = capsys.readouterr().err
     assert said.count("'nothing'") == 1
-    assert said.endswith("or a hub name like 'owner/model'; nor is it a run: there are no runs in 'runs'\n")
+    assert said.endswith(
+        f"or a hub name like 'owner/model'; nor is it a run: there is no directory 'runs' in '{Path.cwd()}'\n"
+    )

@@ -241,6 +241,13 @@ def test_a_tokenizer_file_without_its_entries_is_named(copied):
         load_tokenizer(copied)
 
 
+def test_a_directory_without_a_tokenizer_is_told_which_files_are_missing(copied):
+    for file in copied.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(ModelError, match=r"has no tokenizer: none of tokenizer\.json, .*save_pretrained"):
+        load_tokenizer(copied)
+
+
 @pytest.fixture
 def sharded(made, tmp_path):
     load_model(made, device=CPU).save_pretrained(tmp_path, max_shard_size="2MB")

@@ -9,6 +9,7 @@ from tests.report.conftest import HOSTILE, evaluation
 
 from ragen.report.file import write_report
 from ragen.report.live import Watch
+from ragen.runs.summary import DONE
 from ragen.runs.tokens import Pieces, decoder
 
 pytestmark = [
@@ -51,6 +52,7 @@ def test_the_summary_tells_the_evaluations_and_the_time(maker, show):
     run = maker.run(steps=5)
     run.write_eval("before", 0, evaluation(success=0.25))
     run.write_eval("after", 5, evaluation(success=0.75, players={}, ceiling=1.0) | {"seconds": 5.0})
+    run.write_end(DONE)
     page = show(run)
     text = page.text("#summary")
     assert ".250 [.100, .600]" in text

@@ -8,6 +8,7 @@ from ragen.cli.main import main
 from ragen.errors import CheckpointError
 from ragen.registry import FEW, MANY, likeliest, nearest
 from ragen.runs.directory import find_run
+from ragen.runs.lock import LOCK
 
 NAMES = [f"{env}-starpo-s-grpo-tiny-seed{seed}-2026010{seed}-120000" for env in ("bandit", "sokoban") for seed in range(10)]
 ASKED = {  # what is typed → the names that must be told, and no other
@@ -62,6 +63,9 @@ def test_a_path_that_is_something_else_is_told_what_it_is(root: Path) -> None:
         CheckpointError, match=r"it holds 21 runs: give one of them, such as runs/\S+ \(`ragen runs runs` lists"
     ):
         find_run("runs")
+    with pytest.raises(CheckpointError, match=rf"there is no directory 'elsewhere' in '{root}'$"):
+        find_run("omega", "elsewhere")
+    Path("elsewhere").mkdir()
     with pytest.raises(CheckpointError, match=r"there are no runs in 'elsewhere'$"):
         find_run("omega", "elsewhere")
     assert find_run("omega") == Path("runs/omega")
@@ -70,6 +74,13 @@ def test_a_path_that_is_something_else_is_told_what_it_is(root: Path) -> None:
         with pytest.raises(
             CheckpointError, match=r"gone: copy runs/omega/checkpoints/step-…/settings\.yaml to runs/omega/con"
         ):
+            find_run(name)
+
+
+def test_a_run_that_was_killed_in_its_warm_up_is_told_to_begin_anew(root: Path) -> None:
+    (root / "runs" / "no-run" / LOCK).touch()
+    for name in ("no-run", "runs/no-run"):
+        with pytest.raises(CheckpointError, match=r"killed before its first step .*: begin anew$"):
             find_run(name)
 
 

@@ -10,7 +10,7 @@ from ragen.errors import CheckpointError, RagenError
 from ragen.loops.result import finished
 from ragen.runs.directory import RunDirectory, stored_config
 from ragen.runs.interrupt import INTERRUPTED
-from ragen.runs.resume import FREE_SETTINGS, resumed, write_settings
+from ragen.runs.resume import FREE_SETTINGS, resumed, taken_up, write_settings
 from ragen.runs.summary import DONE
 
 OTHER = {
@@ -153,6 +153,13 @@ def test_metrics_that_lack_steps_are_refused_with_the_file_and_the_steps_and_not
     assert f"'{file}' {told}" in str(error.value)
     assert f"--model {run.checkpoints.path(10)} --warmup.data none" in str(error.value)
     assert files(run) == before
+
+
+def test_it_is_told_from_where_a_run_goes_on_and_what_is_done_again(run):
+    assert taken_up(go_on(run)) == "going on from the checkpoint after step 10"
+    for step in (11, 12):
+        run.append_metrics(step, {"x": 1.0})
+    assert taken_up(go_on(run)).endswith("step 10; steps 11 to 12 were done after it and are done again")
 
 
 def test_steps_recorded_after_the_checkpoint_are_no_obstacle(run):

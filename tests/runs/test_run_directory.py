@@ -151,7 +151,7 @@ def test_a_run_is_found_by_path_or_name_and_the_nearest_is_named(tmp_path):
     assert find_run(run.path) == find_run("one", tmp_path / "runs") == run.path
     with pytest.raises(CheckpointError, match="did you mean 'one'"):
         find_run("onne", tmp_path / "runs")
-    with pytest.raises(CheckpointError, match="there are no runs"):
+    with pytest.raises(CheckpointError, match="there is no directory"):
         find_run("x", tmp_path / "nowhere")
     for name in ("x" * 300, "nul\0", ""):
         with pytest.raises(CheckpointError, match="is not a run directory"):

@@ -20,7 +20,13 @@ def refuse_mistyped(
     ``own`` and ``overrides`` are what ``split_overrides`` makes of the words; None for overrides where the command takes no
     settings. ``parsers`` gives all commands' parsers, to look for one that has the option.
     """
+    from ragen.config.paths import fields
+
     options = options_of(parser)
+    for word in own if overrides is not None else ():
+        key, equals, value = word.partition("=")
+        if equals and key in fields():
+            raise ConfigError(f"'{word}' is no option: did you mean '--{key} {value}'?")
     for word in (*_strange(own, options), *(word for word in overrides or () if word.startswith("--"))):
         name = word.partition("=")[0]
         if hint := _hint(name, parser.prog, options, settings=overrides is not None, parsers=parsers):
@@ -60,8 +66,10 @@ def _hint(name: str, prog: str, options: Mapping[str, bool], *, settings: bool, 
         return f"did you mean '{close[0]}'?"
     if settings and (meant := [f"'--{path}'" for path in fields() if path.rpartition(".")[2] == key]):
         return "" if name.startswith("--") else f"did you mean {either(meant)}?"
+    near = get_close_matches(key, [path for path in fields() if "." not in path], n=1, cutoff=0.8) if settings else []
     if having := [command for command, each in parsers().items() for command in _with(f"--{key}", command, each)]:
-        return f"it belongs to {either([f'`ragen {each}`' for each in having], 'and')}; `{prog} --help` lists its own"
+        of = f"{either([f'`ragen {each}`' for each in having], 'and')}; `{prog} --help` lists its own"
+        return f"did you mean '--{near[0]}'? '{name}' belongs to {of}" if near else f"it belongs to {of}"
     if known:
         return f"that is a setting of a run, and `{prog}` takes none; `{prog} --help` lists its own"
     return "" if settings and name.startswith("--") else f"`{prog} --help` lists all"

@@ -42,10 +42,24 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
         return 0
     for title, words in (("method", _METHODS), ("size", _SIZES)):
         tell("\n".join([f"{title}:", *(f"  {name:<14} {about}" for name, about in words.items())]) + "\n\n")
-    tell("environment: any of `ragen envs`, e.g. bandit-rev-starpo-s-grpo-small; values of their own have\n")
+    tell(
+        "environment: any of `ragen envs`, e.g. bandit-rev-starpo-s-grpo-small. In a size without values of its own an\n"
+        "environment has the common ones, untried there. Values of their own have\n"
+    )
     tell("\n".join(_families()) + "\n\n")
     tell("\n".join(preset_names(sizes_of_families())) + "\n")
     return 0
+
+
+def _other_worlds(name: str, sizes: Sequence[str]) -> Iterator[str]:
+    """Where a size trains another environment than the preset is named after."""
+    from ragen.config import load_config
+
+    for size in sizes:
+        env = load_config(f"{name}-starpo-s-grpo-{size}").env
+        changed = " ".join(f"--env.{key} {value}" for key, value in env.items() if key != "name")
+        if env["name"] != name:
+            yield f"-{size} trains {env['name']}{f' with {changed}' if changed else ''}"
 
 
 def _families() -> Iterator[str]:
@@ -57,6 +71,7 @@ def _families() -> Iterator[str]:
         preset = environments.get(name)
         told = " ".join(f"-{size}" for size in sizes)
         yield f"  {name:<11}  {told:<12}  {preset.about}"
+        yield from (f"{'':<29}{sized}" for sized in _other_worlds(name, sizes))
         for key, field in preset.cls.settings_class.model_fields.items():
             if "file" in key or "file" in (field.description or ""):
                 yield f"{'':<29}--env.{key} FILE: {field.description}"

@@ -23,7 +23,7 @@ from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import RunDirectory, claimed_place
 from ragen.runs.interrupt import INTERRUPTED, Interrupt, StepAbandoned
 from ragen.runs.listener import Listener, Silent
-from ragen.runs.resume import left_behind, resumed
+from ragen.runs.resume import left_behind, resumed, taken_up
 from ragen.runs.summary import DONE, FAILED
 from ragen.wording import counted
 
@@ -50,6 +50,7 @@ def train(
     with resumed(resume, config) as point, _telling(point.run.path, listener):
         done = finished(point)
         if done is None:
+            listener.on_message(taken_up(point))
             plan = plan_session(point.run.config, env=env, resumed=True)
             return _run(open_session(plan, point.run.path, listener, point), listener)
         listener.on_end(done)

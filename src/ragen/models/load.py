@@ -16,6 +16,7 @@ from ragen.models.allocator import bound_memory
 from ragen.models.checks import check_causal, check_finite
 
 INDEX = "model.safetensors.index.json"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 
 def load_tokenizer(path: Path, *, trust_remote_code: bool = False) -> Any:
@@ -27,6 +28,11 @@ def load_tokenizer(path: Path, *, trust_remote_code: bool = False) -> Any:
     """
     if (path / "config.json").is_file():
         read_config(path, trust_remote_code=trust_remote_code)
+    if path.is_dir() and not any((path / name).is_file() for name in TOKENIZER_FILES):
+        raise ModelError(
+            f"{path} has no tokenizer: none of {', '.join(TOKENIZER_FILES)} is there. Put the files of the model's "
+            "tokenizer beside its weights (tokenizer.save_pretrained(DIRECTORY) writes them)"
+        )
     with quiet_transformers():
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, local_files_only=True)

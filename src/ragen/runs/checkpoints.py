@@ -83,7 +83,8 @@ class Checkpoints:
             return path
         why = "; ".join(problems) or "none has been written yet"
         raise CheckpointError(
-            f"no complete checkpoint in '{self.folder}': {why}. Start the run again under another run.name"
+            f"no complete checkpoint in '{self.folder}': {why}. There is nothing to go on from: begin anew with the command "
+            "of the run"
         )
 
     def step_of(self, path: Path) -> int:

@@ -262,6 +262,8 @@ def likely_runs(path: Path, root: Path) -> str:
             return f"its config.yaml is gone: copy {bare}/checkpoints/step-…/settings.yaml to {bare}/config.yaml"
         if being_prepared(path) or being_prepared(root / path):
             return "the run is being prepared (model and warm-up), and there is nothing of it to see before that ends"
+        if any((folder / LOCK).is_file() and not (folder / "config.yaml").exists() for folder in (path, root / path)):
+            return "it was killed before its first step (in the warm-up, of which the cache keeps what is done): begin anew"
         inside = next((parent for parent in path.parents if (parent / "config.yaml").is_file()), None)
         if inside is not None:
             return f"it is inside the run '{inside}': give that"
@@ -270,7 +272,7 @@ def likely_runs(path: Path, root: Path) -> str:
             return f"{holds}: give one of them, such as {path / max(held)} (`ragen runs {path}` lists all)"
     known = _runs_in(root)
     if not known:
-        return f"there are no runs in '{root}'"
+        return f"there are no runs in '{root}'" if root.is_dir() else f"there is no directory '{root}' in '{Path.cwd()}'"
     holding = [name for name in likeliest(path.name, known) if path.name.casefold() in name.casefold()]
     close = holding or get_close_matches(path.name, known, n=FEW, cutoff=0.7)
     if close and path.name:

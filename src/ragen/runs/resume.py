@@ -45,9 +45,16 @@ def left_behind(path: Path) -> str:
     if checkpoints.steps():
         return f"given up; go on from the last checkpoint: ragen train --resume {path}"
     return (
-        f"given up before the first checkpoint: '{path}' can be looked at, not gone on with; start again under another name "
-        "(--run.name NAME), or remove it first"
+        f"given up before the first checkpoint: '{path}' can be looked at, not gone on with; begin anew with the same "
+        "command (where it names the run by --run.name, with another name)"
     )
+
+
+def taken_up(point: ResumePoint) -> str:
+    """From where a run goes on, and which of its steps that makes again."""
+    lost = [row["step"] for row in point.run.metrics() if row["step"] > point.step]
+    again = f"; steps {min(lost)} to {max(lost)} were done after it and are done again" if lost else ""
+    return f"going on from the checkpoint after step {point.step}{again}"
 
 
 @contextmanager

@@ -193,7 +193,7 @@ class FrozenLake(Environment):
         return f"{OPENERS[int(rng.integers(len(OPENERS)))]} {', '.join(actions[:7])}."
 
     def plan(self) -> tuple[str, ...] | None:
-        """A best block of actions for the next turn within the budgets that remain (see ``planning``); None at the end.
+        """A best block of actions for the next turn within the budgets that remain; None at the end.
 
         Exact where ``planning.is_exact`` says so. Without a turn counter of its own, it takes each state it was
         asked in, and then left, as the start of a turn that is gone.

@@ -33,10 +33,11 @@ async function openRollouts() {
   await listEpisodes();
 }
 
-/** The first episode of the sample, the group all of whose tokens are here; else the first one with tokens. */
+/** The first trained episode with all tokens of its group, of its group's or its own at least; else any such. */
 function firstPlace(index) {
-  const whole = index.group.findIndex((group) => isWhole(index, group));
-  return Math.max(0, whole >= 0 ? whole : index.detail.indexOf(1));
+  const whole = index.group.map((group) => isWhole(index, group));
+  const wishes = [(i) => whole[i] && index.trained[i], (i) => whole[i], (i) => index.detail[i]];
+  return Math.max(0, wishes.map((wish) => index.group.findIndex((_, i) => wish(i))).find((i) => i >= 0) ?? 0);
 }
 
 const nearestStep = (steps, wanted) =>
