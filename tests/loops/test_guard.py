@@ -153,7 +153,8 @@ def finished_again(run: Path) -> TrainResult:
 def test_a_run_with_rollbacks_begins_by_saying_where_they_go(
     changed: Mapping[str, Any], kept: list[int], start: int, words: str
 ) -> None:
-    config = load_config("bandit-starpo-s-grpo", {"echo_trap.action": "rollback"} | changed)
+    every = {"echo_trap.action": "rollback", "run.checkpoint_every": 50}
+    config = load_config("bandit-starpo-s-grpo", every | changed)
     (said,) = announced(config, kept, start)
     assert said.startswith("Echo Trap: ")
     assert words in said

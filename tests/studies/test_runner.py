@@ -145,7 +145,7 @@ def test_the_settings_that_a_run_is_started_with_say_where_and_how_it_is_kept(pl
     [
         ("run.keep: 3", (3, 5, 5)),
         ("run: {checkpoint_every: 2, trajectories_every: 1}", (1, 2, 1)),
-        ("echo_trap: {action: rollback, window: 4}", (2, 50, 5)),
+        ("echo_trap: {action: rollback, window: 4}", (2, 10, 5)),
         ("echo_trap: {action: rollback, window: 4}, run: {keep: 4, checkpoint_every: 3}", (4, 3, 5)),
     ],
 )

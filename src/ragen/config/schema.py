@@ -327,7 +327,7 @@ class RunConfig(Settings):
 
     root: str = Field("runs", description="where run directories are made")
     name: str = Field("", description="name of the run directory; empty = preset, seed and time")
-    checkpoint_every: int = Field(50, ge=0, le=STEPS, description="steps between checkpoints; 0 = only at the end")
+    checkpoint_every: int = Field(10, ge=0, le=STEPS, description="steps between checkpoints; 0 = only at the end")
     keep: int = Field(2, ge=1, le=COUNT, description="checkpoints kept; with rollbacks, of the scheduled ones")
     trajectories_every: int = Field(1, ge=0, le=STEPS, description="steps between stored trajectories; 0 = none")
     threads: int = Field(
