@@ -75,13 +75,34 @@ def test_groups_with_long_prompts_are_computed_in_less_than_half_the_tokens(make
     assert plain > 2 * packed
 
 
+@pytest.mark.parametrize(("prefix", "budget", "packs"), [(100, 60, 1), (100, 110, 1), (40, 60, 1), (15, 30, 2), (15, 20, 2)])
+def test_a_prefix_near_or_above_the_budget_is_not_computed_for_every_member(
+    prefix: int, budget: int, packs: int, make_groups: Any
+) -> None:
+    """Eight members of 1 to 5 own tokens behind a prefix: together they may have as many as it."""
+    batch = collate(make_groups(groups=1, members=8, turns=1), pad_id=0)
+    common = batch.ids[:1, :9].expand(8, -1).repeat(1, -(-prefix // 9))[:, : prefix - 9]
+    batch = dataclasses.replace(
+        batch,
+        ids=torch.cat([common, batch.ids], 1),
+        mask=torch.cat([torch.zeros_like(common, dtype=torch.bool), batch.mask], 1),
+        positions=torch.arange(batch.ids.shape[1] + prefix - 9).expand(8, -1),
+        lengths=batch.lengths + prefix - 9,
+    )
+    own = int(batch.mask.sum())
+    micros = plan(batch, list(range(8)), budget=budget, pack=True, padded=False)
+    assert sum(len(micro.real) for micro in micros) == packs * prefix + own
+    assert all(len(micro.real) <= max(budget, 2 * prefix) for micro in micros)
+
+
 @pytest.mark.parametrize("pack", [False, True])
 @pytest.mark.parametrize("budget", [1, 40, 100, 10_000])
 def test_every_sampled_token_is_planned_once_within_the_budget(pack: bool, budget: int, make_groups: Any) -> None:
     batch = collate(make_groups(groups=3, members=4, turns=2, new_rows=True), pad_id=0)
     micros = plan(batch, list(range(len(batch.lengths))), budget=budget, pack=pack, attention_scale=128)
     longest = int(batch.lengths.max())
-    assert all(micro.tokens <= max(budget, longest) for micro in micros)
+    prompt = 9
+    assert all(micro.tokens <= max(budget, longest, 2 * prompt) for micro in micros)
     seen = [(r, c) for m in micros for r, c in zip(m.rows.tolist(), m.columns.tolist(), strict=True)]
     assert sorted(seen) == [tuple(place) for place in batch.mask.nonzero().tolist()]
     for micro in micros:

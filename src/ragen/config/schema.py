@@ -238,7 +238,7 @@ class OptimConfig(Settings):
     trajectories: int = Field(32, ge=1, le=COUNT, description="E: trajectories an optimiser step")
     online_k: int = Field(1, ge=1, le=PASSES, description="k: passes over one collected batch")
     microbatch_tokens: int = Field(
-        1024, ge=1, le=TOKENS, description="processed tokens a forward pass at most (memory, not results)"
+        1024, ge=1, le=TOKENS, description="most tokens in a forward pass, unless rows are longer (memory, not results)"
     )
     critic: Literal["head", "separate"] = Field("head", description="value head on the policy, or a model of its own")
     critic_warmup_steps: int = Field(0, ge=0, le=STEPS, description="first training steps in which only the critic learns")

@@ -96,8 +96,10 @@ class _Pack:
 def plan(
     batch: Batch, rows: Sequence[int], *, budget: int, pack: bool, attention_scale: float = math.inf, padded: bool = True
 ) -> list[MicroBatch]:
-    """Split ``rows`` of the batch into micro-batches of at most ``budget`` processed tokens (one longer row stays whole).
+    """Split ``rows`` of the batch into micro-batches of at most ``budget`` processed tokens.
 
+    Two things may be longer: one row, which stays whole, and rows packed behind a prefix of more than half the budget, which
+    may have as many own tokens together as the prefix has. (Else prefixes near the budget would be computed for every row.)
     Rows without a sampled token are left out. Rows are packed where that is cheaper; the cost of a row of L tokens is taken
     as L·(1 + L / ``attention_scale``): dense masks make long packed rows dear. Where padding is computed too (``padded``) it
     counts against the budget; rows of similar length share a micro-batch. The result is deterministic.
@@ -141,7 +143,7 @@ def _packs(ids: NDArray[np.int64], lengths: NDArray[np.int64], rows: list[int], 
             prefix = min(last.prefix, _common(ids[last.rows[0]], ids[r], min(last.prefix, alone.length)))
             members = (*last.rows, r)
             joined = _Pack(members, prefix, prefix + sum(int(lengths[m]) - prefix for m in members))
-            if joined.length <= budget and cost(joined.length) < cost(last.length) + cost(alone.length):
+            if joined.length <= max(budget, 2 * prefix) and cost(joined.length) < cost(last.length) + cost(alone.length):
                 packs[-1] = joined
                 continue
         packs.append(alone)
