@@ -90,6 +90,25 @@ def test_a_tokenizer_without_pad_and_end_is_refused(copied):
         load_tokenizer(copied)
 
 
+@pytest.mark.parametrize("kind", ["qwen2", "gpt2", "gemma3_text", "cohere", "opt"])
+def test_a_tokenizer_without_the_file_of_its_words_is_refused(kind, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(ModelError, match=r"no file there is called \*token\*"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<pad>"}')
+    with pytest.raises(ModelError, match=r"knows no words: .*tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_tokenizer_of_any_other_form_is_tried(copied):
+    for file in copied.glob("tokenizer*"):
+        file.unlink()
+    (copied / "tekken.tokens").write_text("{}")
+    with pytest.raises(ModelError) as found:
+        load_tokenizer(copied)
+    assert "no file there" not in str(found.value)
+
+
 def test_a_directory_without_configuration_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"no config\.json"):
         load_model(tmp_path, device=CPU)
@@ -244,7 +263,7 @@ def test_a_tokenizer_file_without_its_entries_is_named(copied):
 def test_a_directory_without_a_tokenizer_is_told_which_files_are_missing(copied):
     for file in copied.glob("tokenizer*"):
         file.unlink()
-    with pytest.raises(ModelError, match=r"has no tokenizer: none of tokenizer\.json, .*save_pretrained"):
+    with pytest.raises(ModelError, match=r"has no tokenizer: no file there is called \*token\*.*save_pretrained"):
         load_tokenizer(copied)
 
 

@@ -16,7 +16,7 @@ from ragen.models.allocator import bound_memory
 from ragen.models.checks import check_causal, check_finite
 
 INDEX = "model.safetensors.index.json"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+TOKENIZER_FILES = ("*token*", "vocab*", "*.model")
 
 
 def load_tokenizer(path: Path, *, trust_remote_code: bool = False) -> Any:
@@ -28,9 +28,9 @@ def load_tokenizer(path: Path, *, trust_remote_code: bool = False) -> Any:
     """
     if (path / "config.json").is_file():
         read_config(path, trust_remote_code=trust_remote_code)
-    if path.is_dir() and not any((path / name).is_file() for name in TOKENIZER_FILES):
+    if path.is_dir() and not any(file.is_file() for name in TOKENIZER_FILES for file in path.glob(name)):
         raise ModelError(
-            f"{path} has no tokenizer: none of {', '.join(TOKENIZER_FILES)} is there. Put the files of the model's "
+            f"{path} has no tokenizer: no file there is called {' or '.join(TOKENIZER_FILES)}. Put the files of the model's "
             "tokenizer beside its weights (tokenizer.save_pretrained(DIRECTORY) writes them)"
         )
     with quiet_transformers():
@@ -39,6 +39,10 @@ def load_tokenizer(path: Path, *, trust_remote_code: bool = False) -> Any:
         except Exception as error:  # whatever stands in the files
             why = _reason(error, "a file of the tokenizer (tokenizer.json, tokenizer_config.json)")
             raise ModelError(f"{path} has no tokenizer that can be loaded: {why}") from None
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # transformers makes one up where a file is missing
+        raise ModelError(
+            f"the tokenizer in {path} knows no words: a file of it is missing (most keep their words in tokenizer.json)"
+        )
     if not tokenizer.is_fast:
         raise ModelError(
             f"the tokenizer in {path} is not a fast one (tokenizer.json); save it as one or choose another model"
