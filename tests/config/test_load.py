@@ -218,6 +218,18 @@ def test_a_file_begins_from_a_preset_and_its_own_lines_win(tmp_path):
     assert config.env == {"name": "bandit", "pull": 2}
 
 
+def test_another_environment_is_not_evaluated_on_what_was_chosen_beside_the_first():
+    preset = "frozen_lake-starpo-s-grpo-small"
+    beside = ("frozen_lake-offset-blindfail",)
+    assert load_config(preset).eval.also == beside
+    other = load_config(preset, {"env": "sokoban"})
+    assert (other.eval.also, other.eval.episodes) == ((), 128)
+    assert load_config(preset, {"env": "frozen_lake-offset"}).eval.also == beside
+    assert load_config(preset, {"env.success_rate": 1.0}).eval.also == beside
+    both = {"env": "sokoban", "eval.also": ["sokoban-large"]}
+    assert load_config(preset, both).eval.also == ("sokoban-large",)
+
+
 def test_a_file_that_names_another_environment_than_its_preset_starts_that_one_clean(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("preset: frozen_lake-starpo-s-grpo-small\nenv: sokoban\n")

@@ -33,9 +33,9 @@ def load_config(source: str | Path | Mapping[str, Any], *overrides: Sequence[str
     ``source`` is a preset name, a YAML file (which may begin with ``preset: NAME``) or a mapping of the same form.
     Each of ``overrides`` is laid over those before it: words, ``["--a.b", "value", "--c=value"]`` or ``["a.b=value"]`` with
     YAML scalars as values, or a mapping. In any of them a key may be dotted (``a.b: 1`` is ``a: {b: 1}``), sections are laid
-    over what is there key by key, and another environment or advantage rule than the one below drops that one's settings,
-    another loss its clip bounds where they bound something else. Raises ConfigError with the nearest valid name for an
-    unknown key.
+    over what is there key by key, and another environment or advantage rule than the one below drops that one's settings
+    (an environment ``eval.also``, too), another loss its clip bounds where they bound something else. Raises ConfigError
+    with the nearest valid name for an unknown key.
     """
     values = _source_values(source)
     for layer in overrides:
@@ -226,12 +226,16 @@ def _with_preset(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """``own`` over ``base``; another environment or advantage rule than the base's begins with its own settings.
 
-    So does another loss with its clip bounds, where they bound something else; the other terms of the objective stay.
+    So does another loss with its clip bounds, where they bound something else; the other terms of the objective stay. The
+    environments to evaluate on as well (``eval.also``) go with the environment they were chosen for.
     """
     for section in ("env", "advantage", "loss"):
         below, above = base.get(section), own.get(section)
         if isinstance(below, Mapping) and isinstance(above, Mapping) and "name" in above:
-            base = {**base, section: _still_meant(section, below, above["name"])}
+            kept = _still_meant(section, below, above["name"])
+            base = {**base, section: kept}
+            if section == "env" and kept is not below and isinstance(beside := base.get("eval"), Mapping):
+                base["eval"] = {key: value for key, value in beside.items() if key != "also"}
     return _merged(base, own)
 
 
