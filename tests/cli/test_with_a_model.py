@@ -184,25 +184,18 @@ def test_n40_a_run_evaluated_on_instances_its_training_may_have_seen_says_so(mod
 
 def test_eval_of_a_plain_model_on_another_environment(model, tmp_path, capsys):
     report = tmp_path / "report.json"
-    words = [
-        "eval",
-        str(model),
-        "--env",
-        "frozen_lake-det",
-        "--env.max_turns",
-        "1",
-        "--episodes",
-        "2",
-        "--json",
-        str(report),
-    ]
-    assert main([*words, "--rollout.max_new_tokens", "4", "--no-players"]) == 0
+    words = ["eval", str(model), "--env", "frozen_lake-det", "--env.max_turns", "1", "--episodes", "2"]
+    words += ["--rollout.max_new_tokens", "4", "--no-players"]
+    assert main([*words, "--json", str(report)]) == 0
     text = capsys.readouterr().out
     assert "frozen_lake-det: success" in text
     assert "best possible" in text
+    assert "not stored" not in text
     stored = json.loads(report.read_text())
     assert stored["settings"]["max_turns"] == 1
     assert stored["players"] == {}
+    assert main(words) == 0
+    assert capsys.readouterr().out.endswith("This report is not stored: --json FILE writes it to a file.\n")
 
 
 def test_warmup_makes_a_model_directory(model, tmp_path, capsys, monkeypatch):

@@ -153,7 +153,6 @@ def _object(text: str) -> Any:
 
 
 def _report(report: Any, args: argparse.Namespace, out: Path | None) -> None:
-
     from ragen.runs.console import eval_lines
     from ragen.runs.disk import write_text
     from ragen.runs.events import plain
@@ -166,3 +165,5 @@ def _report(report: Any, args: argparse.Namespace, out: Path | None) -> None:
         tell("\n".join(eval_lines(report.env, report)) + "\n")
     if out is not None:
         write_text(out, text)
+    elif args.api is None and not args.quiet:
+        tell("This report is not stored: --json FILE writes it to a file.\n")
