@@ -47,18 +47,23 @@ def backward(
         space = torch.empty(len(own), COLUMNS + 1, len(owners), dtype=torch.float64)  # once: new memory is slow
         for stop in range(mask.shape[1], 0, -COLUMNS):
             block = (rows, slice(max(0, stop - COLUMNS), stop))
-            on = _turned(mask[block])
+            on = _turned(_part(mask, *block))
             whole = is_full(on)
             if not whole and not on.any():
                 continue
-            reward, value = _turned(rewards[block]), None if values is None else _turned(values[block])
-            fixed = None if ends is None else _fixed(ends[0][block], ends[1][owners], turn_ids[block])
+            reward, value = _turned(_part(rewards, *block)), None if values is None else _turned(_part(values, *block))
+            fixed = None if ends is None else _fixed(_part(ends[0], *block), ends[1][owners], _part(turn_ids, *block))
             seen, *found = _block(reward, value, None if whole else on, fixed, own, gamma, decays, space)
             parts = found[:1] if values is None else [found[0], seen.add_(found[-1])]
             for table, part in zip(out, parts, strict=True):
                 table[block] = _turned((part if whole else torch.where(on, part, 0)).to(torch.float32))
         state[:, owners] = own
     return out[0], out[-1]
+
+
+def _part(table: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:
+    """``table[rows, columns]``; where ``rows`` are numbers, faster than by indexing."""
+    return table[rows, columns] if isinstance(rows, slice) else table[:, columns].index_select(0, rows)
 
 
 def _turned(table: Tensor) -> Tensor:
