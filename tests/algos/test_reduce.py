@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ragen.algos import reduce
 from ragen.algos.losses import ppo_clip
 from ragen.algos.reduce import masked_mean, token_weights, weighted_sum, whiten
 
@@ -136,3 +137,30 @@ def test_weights_equal_brute_force_over_every_small_batch() -> None:
         expected = [[1 / (live * sizes[owner[r]]) if mask[r, c] else 0.0 for c in range(2)] for r in range(3)]
         got = token_weights(torch.from_numpy(mask), torch.tensor(owner), "trajectory-mean")
         np.testing.assert_allclose(got.numpy(), expected, rtol=1e-6)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    block=st.integers(1, 9),
+    share=st.sampled_from([0.2, 0.7, 1.0]),
+    mean=st.sampled_from([0.0, 1e4]),
+)
+def test_whiten_over_several_blocks_equals_the_plain_computation(seed: int, block: int, share: float, mean: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(5, 7, generator=generator) + mean
+    mask = torch.rand(5, 7, generator=generator) < share
+    inside = values[mask].double()
+    expected = torch.zeros(5, 7)
+    if len(inside) > 1:
+        expected[mask] = ((inside - inside.mean()) / (inside.std() + 1e-8)).float()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce, "BLOCK", block)
+        got = whiten(torch.where(mask, values, NAN), mask)
+        flat = whiten(torch.where(mask, 0.35, NAN), mask)
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
+    assert torch.equal(flat, torch.zeros(5, 7))
+
+
+def test_whiten_hides_no_value_that_is_not_a_number() -> None:
+    assert whiten(torch.tensor([1.0, 1.0, NAN]), torch.ones(3, dtype=torch.bool)).isnan().all()

@@ -106,3 +106,29 @@ def test_results_do_not_depend_on_how_many_rows_and_tokens_are_handled_at_a_time
     torch.testing.assert_close(small.advantages, plain.advantages)
     if plain.value_targets is not None:
         torch.testing.assert_close(small.value_targets, plain.value_targets)
+
+
+@pytest.mark.parametrize("rule", ["gae", "bi_level_gae", "vapo", "reinforce_pp"])
+def test_blocks_without_holes_equal_blocks_with_holes(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that was not sampled after every four that were, with blocks of four columns and of five."""
+    generator = torch.Generator().manual_seed(0)
+    tables = torch.randn(2, 6, 12, generator=generator)
+    turns = torch.randint(0, 2, (6, 12), generator=generator).cumsum(dim=1)
+    columns = torch.arange(15)[torch.arange(15) % 5 < 4]
+    holes = torch.full((2, 6, 15), NAN)
+    holes[:, :, columns] = tables
+    spread = torch.full((6, 15), -1)
+    spread[:, columns] = turns
+    owners, cut = torch.tensor([0, 0, 1, 2, 2, 3]), torch.tensor([1, 1, 0, 1, 1, 0]).bool()
+    turns[[1, 4]] += 20
+    spread[[1, 4]] = torch.where(spread[[1, 4]] < 0, -1, spread[[1, 4]] + 20)
+    settings = {"gamma": 0.9, "lam": 0.8, "gamma_turn": 0.7, "length_alpha": 0.5, "bootstrap_truncated": True}
+    found = []
+    for (rewards, values), ids, size in ((tables, turns, 4), (holes, spread, 5)):
+        monkeypatch.setattr(recursion, "COLUMNS", size)
+        arrays = {"rewards": rewards, "mask": ids >= 0, "turn_ids": ids, "trajectory": owners, "values": values}
+        found.append(advantages.get(rule)(arrays | {"truncated": cut}, settings))
+    full, gapped = found
+    torch.testing.assert_close(gapped.advantages[:, columns], full.advantages)
+    if full.value_targets is not None:
+        torch.testing.assert_close(gapped.value_targets[:, columns], full.value_targets)

@@ -36,12 +36,12 @@ class Episodes:
         """From ``rewards`` and ``mask`` (R, T) and the rows' trajectory ids (R,)."""
         mask = mask.cpu()
         index, count = trajectory_index(trajectory.cpu())
-        counted = torch.zeros(count, dtype=torch.int64).index_add_(0, index, mask.any(dim=1).long()) > 0
+        counted = torch.zeros(count, dtype=torch.int64).index_add_(0, index, row_lengths(mask)) > 0
         return cls(mask, index, trajectory_returns(rewards.cpu(), mask, index, count), counted)
 
     def lengths(self) -> Tensor:
         """(M,) int64: |τ|, the sampled tokens of each trajectory."""
-        return torch.zeros(len(self.returns), dtype=torch.int64).index_add_(0, self.index, self.mask.sum(dim=1))
+        return torch.zeros(len(self.returns), dtype=torch.int64).index_add_(0, self.index, row_lengths(self.mask))
 
     def of_rows(self, values: Tensor) -> Tensor:
         """(R,) → (M,): a value that all rows of a trajectory share."""
@@ -77,7 +77,8 @@ class Turns:
         index, count = trajectory_index(trajectory.cpu())
         # ends of runs of one turn: few, and the last of them in a row is the turn's last token
         ends = mask.clone()
-        ends[:, :-1] &= ~(mask[:, 1:] & (turn_ids[:, 1:] == turn_ids[:, :-1]))
+        for part in blocks(*mask.shape):
+            ends[part, :-1] &= ~(mask[part, 1:] & (turn_ids[part, 1:] == turn_ids[part, :-1]))
         rows, columns = ends.nonzero(as_tuple=True)
         turns = turn_ids[rows, columns].long()
         last = torch.ones(len(rows), dtype=torch.bool)
@@ -95,18 +96,26 @@ class Turns:
 
     def sums(self, values: Tensor) -> Tensor:
         """(R, T) → (M, K) float64: sums over each turn's sampled tokens."""
-        values = values.cpu()
-        out = torch.zeros(self.present.shape, dtype=torch.float64)
-        rows, columns = (self.mask & (values != 0)).nonzero(as_tuple=True)
-        place = (self.index[rows], self.turn_ids[rows, columns].long())
-        return out.index_put_(place, values[rows, columns].to(torch.float64), accumulate=True)
+        return self._sums(*self._found(values.cpu()))
+
+    def _found(self, values: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Of the sampled tokens whose value is not 0 (few, in rewards): the places in (M, K), and the values in float64."""
+        some = torch.zeros_like(self.mask)
+        for part in blocks(*self.mask.shape):
+            torch.logical_and(self.mask[part], values[part], out=some[part])
+        rows, columns = some.nonzero(as_tuple=True)
+        return (self.index[rows], self.turn_ids[rows, columns].long()), values[rows, columns].to(torch.float64)
+
+    def _sums(self, place: tuple[Tensor, Tensor], values: Tensor) -> Tensor:
+        return torch.zeros(self.present.shape, dtype=torch.float64).index_put_(place, values, accumulate=True)
 
     def returns_to_go(self, rewards: Tensor, gamma: float) -> Tensor:
         """(R, T) → (M, K) float64, `settled`: G_k = Σ_{l≥k} γ^{l−k} r_l over turns with a sampled token (γ = 0: r_k alone).
 
         0 where there is no turn.
         """
-        totals, sizes = (self._to_go(self.sums(part), gamma) for part in (rewards, rewards.abs()))
+        place, paid = self._found(rewards.cpu())
+        totals, sizes = (self._to_go(self._sums(place, part), gamma) for part in (paid, paid.abs()))
         out = torch.zeros_like(totals)
         out[self.present] = settled(totals[self.present], sizes[self.present])
         return out
@@ -141,13 +150,17 @@ def trajectory_returns(rewards: Tensor, mask: Tensor, index: Tensor, count: int)
 
     ``rewards``, ``mask`` (R, T); ``index`` (R,) the rows' trajectories, 0 … M−1, of which there are ``count``.
     """
-    inside = torch.where(mask, rewards, 0)
-    return settled(
-        *(
-            torch.zeros(count, dtype=torch.float64).index_add_(0, index, part.sum(dim=1, dtype=torch.float64))
-            for part in (inside, inside.abs())
-        )
-    )
+    sums, sizes = torch.zeros(2, count, dtype=torch.float64)
+    for rows in blocks(*mask.shape):
+        inside = torch.where(mask[rows], rewards[rows], 0)
+        sums.index_add_(0, index[rows], inside.sum(dim=1, dtype=torch.float64))
+        sizes.index_add_(0, index[rows], inside.abs_().sum(dim=1, dtype=torch.float64))
+    return settled(sums, sizes)
+
+
+def row_lengths(mask: Tensor) -> Tensor:
+    """(R,) int64: the sampled tokens of each row of ``mask`` (R, T)."""
+    return torch.cat([mask[:0].sum(dim=1), *(mask[rows].sum(dim=1) for rows in blocks(*mask.shape))])
 
 
 def settled(sums: Tensor, sizes: Tensor) -> Tensor:

@@ -44,12 +44,10 @@ def bi_level_gae(
     given, turns = values.detach().cpu(), Turns.of(mask, turn_ids, trajectory)
     reward, value = turns.last(rewards).to(torch.float64), turns.last(given).to(torch.float64)
     after = last_values(turns, values, truncated) if bootstrap_truncated else None
-    returns = _over_turns(reward, value, turns.present, after, gamma=gamma_turn, lam=lam_turn) + value
+    finals = _over_turns(reward, value, turns.present, after, gamma=gamma_turn, lam=lam_turn)
     ends = turns.on_last(torch.ones_like(turns.present), torch.zeros_like(turns.mask))
-    rewards_in = turns.on_last(returns, rewards.cpu().to(torch.float64, copy=True))
-    advantages, targets = backward(
-        rewards_in, given, turns.mask, turns.turn_ids, turns.index, gamma=gamma, decay=gamma * lam, ends=ends
-    )
+    tables = rewards.cpu(), given, turns.mask, turns.turn_ids
+    advantages, targets = backward(*tables, turns.index, gamma=gamma, decay=gamma * lam, ends=(ends, finals))
     if whiten:
         advantages = whiten_tokens(advantages, turns.mask)
     return Credit(advantages.to(rewards.device), targets.to(rewards.device))

@@ -1,6 +1,5 @@
 """Returns-to-go, standardised over the whole batch (REINFORCE++)."""
 
-import torch
 from torch import Tensor
 
 from ragen.algos.advantages.base import KL_IN_REWARD, register_advantage
@@ -22,6 +21,5 @@ def reinforce_pp(rewards: Tensor, mask: Tensor, turn_ids: Tensor, trajectory: Te
     """
     cpu_mask = mask.cpu()
     index, _ = trajectory_index(trajectory.cpu())
-    none = torch.zeros(()).expand(mask.shape)
-    returns, _ = backward(rewards.cpu(), none, cpu_mask, turn_ids.cpu(), index, gamma=gamma, decay=gamma)
+    returns, _ = backward(rewards.cpu(), None, cpu_mask, turn_ids.cpu(), index, gamma=gamma, decay=gamma)
     return Credit(whiten(returns, cpu_mask).to(rewards.device))

@@ -7,8 +7,9 @@ from ragen.algos.advantages.base import KL_IN_REWARD, register_advantage
 from ragen.algos.advantages.gae import last_values
 from ragen.algos.credit import Credit
 from ragen.algos.recursion import backward
+from ragen.algos.reduce import trajectory_index
 from ragen.algos.reduce import whiten as whiten_tokens
-from ragen.algos.trajectories import Episodes, Turns
+from ragen.algos.trajectories import Turns, row_lengths
 
 
 @register_advantage("vapo", KL_IN_REWARD)
@@ -38,9 +39,9 @@ def vapo(
     if length_alpha <= 0:
         raise ValueError(f"length_alpha is {length_alpha}: it must be above 0")
     tables = mask.cpu(), turn_ids.cpu()
-    episodes = Episodes.of(rewards, mask, trajectory)
-    index = episodes.index
-    lam = (1 - 1 / (length_alpha * episodes.lengths().clamp(min=1).to(torch.float64))).clamp(min=0)
+    index, count = trajectory_index(trajectory.cpu())
+    lengths = torch.zeros(count, dtype=torch.int64).index_add_(0, index, row_lengths(tables[0]))
+    lam = (1 - 1 / (length_alpha * lengths.clamp(min=1).to(torch.float64))).clamp(min=0)
     after = last_values(Turns.of(mask, turn_ids, trajectory), values, truncated) if bootstrap_truncated else None
     given = values.detach().cpu()
     advantages, targets = backward(
