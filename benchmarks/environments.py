@@ -6,6 +6,7 @@ import time
 from statistics import mean, quantiles
 
 from ragen.envs.registry import environment_factory, environments
+from ragen.errors import ConfigError
 from ragen.loops.bench import environment_step
 
 ROOMS = ("bandit", "frozen_lake", "sokoban", "webshop")
@@ -31,7 +32,11 @@ def new_instances(env, first):
 def main(names):
     print(f"{'environment':32} {'step µs':>9} {'new instance ms':>16} {'p99':>7} {'oracle turn ms':>15}")
     for number, name in enumerate(names, start=1):
-        env = environment_factory({"name": name})()
+        try:
+            env = environment_factory({"name": name})()
+        except ConfigError as error:  # it needs a file that the user has
+            print(f"{name:32} {str(error).partition(':')[0]}")
+            continue
         step = environment_step(env, STEPS)
         resets, plans = new_instances(env, 1_000_000 * number)
         tail = quantiles(resets, n=100)[98]

@@ -93,8 +93,11 @@ def test_results_are_those_of_the_formula(texts, query, limit):
         assert texts[one] != texts[two] or one < two
 
 
-def test_results_stay_those_of_the_formula_where_terms_are_dropped_early():
-    """Many documents, of few words each: the search stops scanning before the common terms."""
+@pytest.mark.parametrize(("first", "span"), [(70, 200), (1000, 5000), (5000, 5000)])
+def test_results_stay_those_of_the_formula_where_terms_are_dropped_early(first, span, monkeypatch):
+    """Many documents, of few words each: after the first span the search stops scanning before the common terms."""
+    monkeypatch.setattr(index_module, "FIRST", first)
+    monkeypatch.setattr(index_module, "SPAN", span)
     rng = np.random.default_rng(0)
     vocabulary = [f"word{n}" for n in range(300)]
     weights = 1 / np.arange(1, 301)
@@ -107,6 +110,16 @@ def test_results_stay_those_of_the_formula_where_terms_are_dropped_early():
         expected, scores = brute_force(texts, query, 50)
         found = index.search(query, 50)
         np.testing.assert_allclose([scores[n] for n in found], [scores[n] for n in expected], atol=1e-4)
+
+
+@given(TEXTS, st.lists(WORDS, max_size=12).map(" ".join), st.integers(1, 12), st.integers(1, 9))
+def test_results_and_the_order_of_equal_ones_do_not_depend_on_spans(texts, query, limit, span):
+    index = build([*texts, *texts])  # each text twice: equal scores, in two spans
+    whole = index.search(query, limit)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "FIRST", span)
+        patch.setattr(index_module, "SPAN", span)
+        assert index.search(query, limit) == whole
 
 
 @pytest.mark.parametrize("block", [1, 7, 64])

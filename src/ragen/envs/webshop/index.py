@@ -3,8 +3,9 @@
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,13 @@ from ragen.envs.webshop.analysis import TermNumbers, terms
 
 K1, B = 0.9, 0.4
 BLOCK = 1 << 22  # postings sorted at a time
+FIRST, SPAN = 1 << 12, 1 << 16  # documents scored at a time, first and then: a bound is found in few, the cache holds many
 SLACK = 1e-9  # more than rounding adds to a score
 MOST = (1 << 16) - 1  # times that a term counts in a document
 Floats = NDArray[np.float32]
+Floats64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Postings = tuple[int, NDArray[np.int32], Floats]  # of a term: its count in the query, documents, weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +45,32 @@ class Index:
         """The ``limit`` best documents for a query, best first; equal scores in order of their numbers.
 
         score(q, d) = Σ_{t ∈ q} idf(t) · f / (f + k₁ · (1 − b + b · |d| / mean |d|)), a repeated term counting each time.
-        Documents that hold none of the terms are no result. The best ``limit`` are exact: terms are taken by the most they
-        can add, and once no document that has not been seen can reach the ``limit``-th best score any more, the rest of
-        the postings is only looked up for those seen that still can (MaxScore, Turtle and Flood 1995).
+        Documents that hold none of the terms are no result. The best ``limit`` are exact: documents are scored a span at a
+        time, terms by the most they can add, and what cannot reach the ``limit``-th best of the spans before is left out
+        (MaxScore, Turtle and Flood 1995).
         """
         found = [(count * float(self.largest[t]), count, t) for t, count in Counter(self._numbers(query)).items()]
         found.sort(reverse=True)
         left = np.cumsum([0.0, *(most for most, _, _ in reversed(found))])[::-1]  # the most that terms from here on add
-        gathered = np.zeros(int(self.size))
-        watched = np.empty(0, np.int32)  # documents of the first terms: their ``limit``-th best is a bound from below
-        least, taken = 0.0, 0
-        while taken < len(found) and least <= left[taken] + SLACK:
-            _, count, term = found[taken]
-            documents, weights = self._postings(term)
-            gathered[documents] += count * weights
-            taken += 1
-            if len(watched) < limit:
-                watched = np.union1d(watched, documents) if len(watched) else documents
-            if len(watched) >= limit and 2 * left[taken] < left[0]:
-                least = _nth(gathered[watched], limit)
-        seen = np.flatnonzero(gathered > max(least - left[taken] - SLACK, 0.0)).astype(np.int32)
-        scores = gathered[seen]
-        for place in range(taken, len(found)):
-            _, count, term = found[place]
-            scores += count * _looked_up(seen, *self._postings(term))
-            hopeful = scores + left[place + 1] >= _nth(scores, limit) - SLACK
-            seen, scores = seen[hopeful], scores[hopeful]
-        best = _best(scores, limit)
-        return [int(number) for number in seen[best[np.lexsort((seen[best], -scores[best]))]]][:limit]
+        lists = [(count, *self._postings(term)) for _, count, term in found]
+        edges = np.array([0, *range(FIRST, int(self.size), SPAN), self.size], np.int32)
+        cuts = [np.searchsorted(documents, edges) for _, documents, _ in lists]
+        best, scores = np.empty(0, np.int32), np.empty(0)
+        for number, (start, end) in enumerate(pairwise(edges.tolist())):
+            parts = [slice(cut[number], cut[number + 1]) for cut in cuts]
+            span = [
+                (count, documents[part], weights[part])
+                for (count, documents, weights), part in zip(lists, parts, strict=True)
+            ]
+            least = float(scores[-1]) if len(scores) == limit else 0.0
+            more, gained = _scored(span, left, range(start, end), least)
+            best, scores = np.append(best, more), np.append(scores, gained)
+            if len(scores) > limit:  # sorting is dear
+                high = scores >= np.partition(scores, -limit)[-limit]
+                best, scores = best[high], scores[high]
+            order = np.lexsort((best, -scores))[:limit]
+            best, scores = best[order], scores[order]
+        return [int(document) for document in best]
 
     def _postings(self, term: int) -> tuple[NDArray[np.int32], Floats]:
         begin, end = int(self.starts[term]), int(self.starts[term + 1])
@@ -192,16 +194,29 @@ def _hash(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode(errors="replace"), digest_size=8).digest(), "little")
 
 
-def _nth(scores: NDArray[np.float64], place: int) -> float:
-    return float(np.partition(scores, len(scores) - place)[len(scores) - place])
+def _scored(span: Sequence[Postings], left: Floats64, numbers: range, least: float) -> tuple[NDArray[np.int32], Floats64]:
+    """Documents of a span of ``numbers`` and their scores: all that hold a term and may reach ``least``.
+
+    ``span`` has the postings of each term with its count in the query; terms from the i-th on add ``left[i]`` at most. Those
+    that cannot make up ``least`` together are looked up only for documents of the terms before them that still can.
+    """
+    gathered, taken = np.zeros(len(numbers)), 0
+    while taken < len(span) and least <= left[taken] + SLACK:
+        count, documents, weights = span[taken]
+        gathered[documents - numbers.start] += count * weights
+        taken += 1
+    places = np.flatnonzero(gathered > max(least - left[taken] - SLACK, 0.0))
+    scores, seen = gathered[places], (places + numbers.start).astype(np.int32)
+    for place in range(taken, len(span)):
+        count, documents, weights = span[place]
+        if len(documents):
+            scores += count * _looked_up(seen, documents, weights)
+        hopeful = scores + left[place + 1] >= least - SLACK
+        seen, scores = seen[hopeful], scores[hopeful]
+    return seen, scores
 
 
-def _best(scores: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
-    """The places of the ``limit`` highest scores and of all that equal the last of them, in no order."""
-    return np.flatnonzero(scores >= _nth(scores, limit)) if len(scores) > limit else np.arange(len(scores))
-
-
-def _looked_up(seen: NDArray[np.int32], documents: NDArray[np.int32], weights: Floats) -> NDArray[np.float64]:
+def _looked_up(seen: NDArray[np.int32], documents: NDArray[np.int32], weights: Floats) -> Floats:
     """The weights of the documents ``seen`` in one posting list, 0 where they are not in it."""
     place = np.minimum(np.searchsorted(documents, seen), len(documents) - 1)
-    return np.where(documents[place] == seen, weights[place], 0.0).astype(np.float64)
+    return np.where(documents[place] == seen, weights[place], np.float32(0.0))
