@@ -16,6 +16,7 @@ from ragen.envs.webshop.analysis import TermNumbers, terms
 K1, B = 0.9, 0.4
 BLOCK = 1 << 22  # postings sorted at a time
 FIRST, SPAN = 1 << 12, 1 << 16  # documents scored at a time, first and then: a bound is found in few, the cache holds many
+DEAR = 8  # postings that are added in the time in which one document is looked up
 SLACK = 1e-9  # more than rounding adds to a score
 MOST = (1 << 16) - 1  # times that a term counts in a document
 Floats = NDArray[np.float32]
@@ -206,14 +207,14 @@ def _scored(span: Sequence[Postings], left: Floats64, numbers: range, least: flo
         gathered[documents - numbers.start] += count * weights
         taken += 1
     places = np.flatnonzero(gathered > max(least - left[taken] - SLACK, 0.0))
-    scores, seen = gathered[places], (places + numbers.start).astype(np.int32)
-    for place in range(taken, len(span)):
-        count, documents, weights = span[place]
-        if len(documents):
-            scores += count * _looked_up(seen, documents, weights)
-        hopeful = scores + left[place + 1] >= least - SLACK
-        seen, scores = seen[hopeful], scores[hopeful]
-    return seen, scores
+    for number in range(taken, len(span)):
+        count, documents, weights = span[number]
+        if len(documents) < DEAR * len(places):
+            gathered[documents - numbers.start] += count * weights
+        else:
+            gathered[places] += count * _looked_up((places + numbers.start).astype(np.int32), documents, weights)
+        places = places[gathered[places] + left[number + 1] >= least - SLACK]
+    return (places + numbers.start).astype(np.int32), gathered[places]
 
 
 def _looked_up(seen: NDArray[np.int32], documents: NDArray[np.int32], weights: Floats) -> Floats:
