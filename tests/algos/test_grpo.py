@@ -73,6 +73,12 @@ def test_b3_a_difference_far_below_the_rewards_but_above_rounding_counts() -> No
     ).returns.isnan().tolist() == [True, False]
 
 
+def test_b5_a_large_reward_elsewhere_makes_no_group_flat() -> None:
+    rewards = torch.tensor([[0.0], [5e-5], [0.0], [1e9]], dtype=torch.float64)
+    advantages = grpo(rewards, torch.ones(4, 1, dtype=torch.bool), torch.arange(4), torch.tensor([0, 0, 1, 1])).advantages
+    assert advantages[:2, 0].tolist() == pytest.approx([-0.688, 0.688], abs=1e-3)
+
+
 def test_b4_a_nearly_flat_group_is_bounded() -> None:
     # |A| ≤ (n−1)/√n for any group of n, however small its spread
     got = credit([0.35] * 7 + [0.35 + 1e-6], [0] * 8, dtype=torch.float64)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ragen.envs.webshop import index as index_module
 from ragen.envs.webshop.analysis import terms
 from ragen.envs.webshop.goals import goal_count
-from ragen.envs.webshop.index import K1, B, build, opened, stored_length
+from ragen.envs.webshop.index import K1, B, Index, build, opened, stored_length
 from ragen.envs.webshop.stock import Sources, stock_of
 from ragen.tools.search import STOP_WORDS
 
@@ -120,6 +120,26 @@ def test_results_and_the_order_of_equal_ones_do_not_depend_on_spans(texts, query
         patch.setattr(index_module, "FIRST", span)
         patch.setattr(index_module, "SPAN", span)
         assert index.search(query, limit) == whole
+
+
+def test_repeated_terms_with_nearly_equal_weights_are_ranked_exactly_in_any_spans(monkeypatch):
+    """Two terms in all of 12 documents, weights a few roundings apart; against sums in float64."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        steps = rng.integers(-3, 4, size=(2, 12)).astype(np.float32)
+        weights = rng.uniform(0.1, 4, size=(2, 1)).astype(np.float32) * (1 + steps * np.float32(2**-23))
+        counts = rng.integers(1, 10, size=2)
+        total = (counts[:, None] * weights.astype(np.float64)).sum(0)
+        hashes = np.array([index_module._hash("lamp"), index_module._hash("shoe")], np.uint64)
+        order = np.argsort(hashes)
+        documents = np.tile(np.arange(12, dtype=np.int32), 2)
+        starts, largest = np.array([0, 12, 24]), weights.max(1)
+        index = Index(np.array(12), hashes[order], order, starts, documents, weights.flatten(), largest)
+        query = "lamp " * counts[0] + "shoe " * counts[1]
+        monkeypatch.setattr(index_module, "FIRST", 2)
+        monkeypatch.setattr(index_module, "SPAN", 2)
+        found = index.search(query, 3)
+        np.testing.assert_allclose(total[found], np.sort(total)[::-1][:3], rtol=1e-12)
 
 
 @pytest.mark.parametrize("block", [1, 7, 64])

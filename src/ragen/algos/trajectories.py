@@ -167,12 +167,13 @@ def settled(sums: Tensor, sizes: Tensor) -> Tensor:
     """Sums (M,) float64 with those made equal, to the least of them, that differ by rounding alone.
 
     The same rewards in another order, or over other turns, add up to other last bits: then max R = min R would not tell a
-    flat group. ``sizes`` (M,) are the sums of the absolute values, of which rounding is a share below ``ROUNDING``.
+    flat group. ``sizes`` (M,) are the sums of the absolute values, of which rounding is a share below ``ROUNDING``; only
+    those of the two sums count, so that large rewards elsewhere in the batch make nothing equal.
     """
     ordered, order = sums.sort()
+    own = sizes[order]
     apart = torch.ones(len(sums), dtype=torch.bool)
-    if len(sums):
-        apart[1:] = ~(ordered.diff() <= ROUNDING * sizes.max())
+    apart[1:] = ~(ordered.diff() <= ROUNDING * torch.maximum(own[1:], own[:-1]))
     out = torch.empty_like(sums)
     out[order] = ordered[apart][apart.cumsum(0) - 1]
     return out

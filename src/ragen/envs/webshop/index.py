@@ -43,7 +43,7 @@ class Index:
     largest: Floats
 
     def search(self, query: str, limit: int) -> list[int]:
-        """The ``limit`` best documents for a query, best first; equal scores in order of their numbers.
+        """The ``limit`` ≥ 1 best documents for a query, best first; equal scores in order of their numbers.
 
         score(q, d) = Σ_{t ∈ q} idf(t) · f / (f + k₁ · (1 − b + b · |d| / mean |d|)), a repeated term counting each time.
         Documents that hold none of the terms are no result. The best ``limit`` are exact: documents are scored a span at a
@@ -204,17 +204,22 @@ def _scored(span: Sequence[Postings], left: Floats64, numbers: range, least: flo
     gathered, taken = np.zeros(len(numbers)), 0
     while taken < len(span) and least <= left[taken] + SLACK:
         count, documents, weights = span[taken]
-        gathered[documents - numbers.start] += count * weights
+        gathered[documents - numbers.start] += _times(count, weights)
         taken += 1
     places = np.flatnonzero(gathered > max(least - left[taken] - SLACK, 0.0))
     for number in range(taken, len(span)):
         count, documents, weights = span[number]
         if len(documents) < DEAR * len(places):
-            gathered[documents - numbers.start] += count * weights
+            gathered[documents - numbers.start] += _times(count, weights)
         else:
-            gathered[places] += count * _looked_up((places + numbers.start).astype(np.int32), documents, weights)
+            gathered[places] += _times(count, _looked_up((places + numbers.start).astype(np.int32), documents, weights))
         places = places[gathered[places] + left[number + 1] >= least - SLACK]
     return (places + numbers.start).astype(np.int32), gathered[places]
+
+
+def _times(count: int, weights: Floats) -> Floats | Floats64:
+    """A repeated term's weights: exact in float64, where a product in float32 could exceed the most that was reckoned."""
+    return weights if count == 1 else weights * np.float64(count)
 
 
 def _looked_up(seen: NDArray[np.int32], documents: NDArray[np.int32], weights: Floats) -> Floats:
