@@ -1,7 +1,10 @@
-"""Times of the built-in environments: one step, one new instance, one oracle turn. Run: python benchmarks/environments.py"""
+"""Times of the built-in environments: one step, one new instance, one oracle turn.
 
+python benchmarks/environments.py [ENVIRONMENT …]
+"""
+
+import argparse
 import importlib
-import sys
 import time
 from statistics import mean, quantiles
 
@@ -46,4 +49,9 @@ def main(names):
 if __name__ == "__main__":
     for room in ROOMS:
         importlib.import_module(f"ragen.envs.{room}")
-    main(sys.argv[1:] or environments.names())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="ENVIRONMENT", help="those to time (default: all)")
+    given = parser.parse_args().names
+    if strangers := [name for name in given if name not in environments.names()]:
+        parser.error(f"unknown: {', '.join(strangers)} (`ragen envs` lists what there is)")
+    main(given or environments.names())

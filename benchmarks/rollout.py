@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ragen.loops.bench import check_length
 from ragen.models.device import choose_device, choose_dtype
 from ragen.models.load import load_model, load_tokenizer
 from ragen.models.resolve import resolve_model
@@ -124,6 +125,7 @@ def main():
     parser.add_argument("--vllm", metavar="PYTHON", help="an interpreter that has vLLM")
     given = parser.parse_args()
     path, device = resolve_model(given.model), choose_device("auto")
+    check_length(path, given.prompt + given.new)
     model, tokenizer = load_model(path, device=device), load_tokenizer(path)
     dtype = choose_dtype(given.dtype, device, sum(weight.numel() for weight in model.parameters()))
     sampler = HFSampler(model, tokenizer, end_ids=frozenset(), dtype=dtype)

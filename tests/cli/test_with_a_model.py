@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from ragen.cli import bench
 from ragen.cli.main import main
 from ragen.config import load_config
 from ragen.errors import RagenError
@@ -256,6 +257,12 @@ def test_bench_prints_a_step_in_parts(model, capsys):
         "sokoban",
     ):
         assert part in said, part
+
+
+@pytest.mark.parametrize(("after", "rate", "said"), [(90e9, 100e9, False), (70e9, 100e9, True), (140e9, 140e9, True)])
+def test_bench_takes_the_faster_product_and_says_where_the_machine_is_not_quiet(after, rate, said, capsys):
+    assert bench._steady(100e9, after) == rate
+    assert ("other work disturbs, so the shares are rough" in capsys.readouterr().out) is said
 
 
 def test_bench_refuses_sizes_that_cannot_be_and_settings_that_change_nothing(model, capsys):
