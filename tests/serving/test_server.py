@@ -273,8 +273,8 @@ def test_requests_that_wait_together_are_sampled_together(scripted: Any, chatml_
         for i, temperature in enumerate((1.0, 1.0, 0.5, 1.0, 1.0, 1.0)):
             threads.append(threading.Thread(target=client.chat, args=(f"q{i}",), kwargs={"temperature": temperature}))
             threads[-1].start()
-        while len(served.worker._jobs) < 6:
-            threads[0].join(0.01)
+            while len(served.worker._jobs) <= i:  # the order in which they arrive decides which are sampled together
+                threads[0].join(0.01)
         sampler.gate.set()
         for thread in threads:
             thread.join()
@@ -353,6 +353,8 @@ def test_when_it_stops_what_waits_is_told(scripted: Any, chatml_tokenizer: Any) 
     served.worker.submit(Job((1,), SamplingParams(), (0,), 4, None, ends.append))
     stopper = threading.Thread(target=served.worker.stop)
     stopper.start()
+    while not served.worker._stopping:
+        stopper.join(0.01)
     sampler.gate.set()
     stopper.join()
     assert ends[0][0].stop is StopReason.LENGTH
