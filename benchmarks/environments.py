@@ -1,6 +1,6 @@
 """Times of the built-in environments: one step, one new instance, one oracle turn.
 
-python benchmarks/environments.py [ENVIRONMENT …]
+    python benchmarks/environments.py [ENVIRONMENT …]
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main(names):
 if __name__ == "__main__":
     for room in ROOMS:
         importlib.import_module(f"ragen.envs.{room}")
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="ENVIRONMENT", help="those to time (default: all)")
     given = parser.parse_args().names
     if strangers := [name for name in given if name not in environments.names()]:

@@ -38,7 +38,7 @@ def test_turns_know_their_last_token_and_their_sum() -> None:
     assert turns.present.tolist() == [[False, False], [True, True]]
     values = torch.tensor([[1.0, NAN, 2.0, NAN], [NAN, 0.0, 3.0, NAN], [NAN] * 4])
     assert turns.last(values).tolist() == [[0.0, 0.0], [2.0, 3.0]]
-    assert turns.sums(values).tolist() == [[0.0, 0.0], [3.0, 3.0]]
+    assert turns.returns_to_go(values, 0.0).tolist() == [[0.0, 0.0], [3.0, 3.0]]
     table = torch.tensor([[5.0, 6.0], [7.0, 8.0]])
     assert turns.on_tokens(table).tolist() == [[7.0, 0.0, 7.0, 0.0], [0.0, 8.0, 8.0, 0.0], [0.0] * 4]
     assert ids.tolist() == [[0, 99, 0, 99], [-1, 1, 1, 7], [3, 3, 3, 3]]  # what it was given stays as it is

@@ -36,12 +36,12 @@ class Episodes:
         """From ``rewards`` and ``mask`` (R, T) and the rows' trajectory ids (R,)."""
         mask = mask.cpu()
         index, count = trajectory_index(trajectory.cpu())
-        counted = torch.zeros(count, dtype=torch.int64).index_add_(0, index, row_lengths(mask)) > 0
+        counted = trajectory_lengths(mask, index, count) > 0
         return cls(mask, index, trajectory_returns(rewards.cpu(), mask, index, count), counted)
 
     def lengths(self) -> Tensor:
         """(M,) int64: |τ|, the sampled tokens of each trajectory."""
-        return torch.zeros(len(self.returns), dtype=torch.int64).index_add_(0, self.index, row_lengths(self.mask))
+        return trajectory_lengths(self.mask, self.index, len(self.returns))
 
     def of_rows(self, values: Tensor) -> Tensor:
         """(R,) → (M,): a value that all rows of a trajectory share."""
@@ -93,10 +93,6 @@ class Turns:
     def last(self, values: Tensor) -> Tensor:
         """(R, T) → (M, K): what stands on each turn's last sampled token, 0 where there is no turn."""
         return torch.where(self.present, values.cpu()[self.rows, self.columns], 0)
-
-    def sums(self, values: Tensor) -> Tensor:
-        """(R, T) → (M, K) float64: sums over each turn's sampled tokens."""
-        return self._sums(*self._found(values.cpu()))
 
     def _found(self, values: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """Of the sampled tokens whose value is not 0 (few, in rewards): the places in (M, K), and the values in float64."""
@@ -156,6 +152,11 @@ def trajectory_returns(rewards: Tensor, mask: Tensor, index: Tensor, count: int)
         sums.index_add_(0, index[rows], inside.sum(dim=1, dtype=torch.float64))
         sizes.index_add_(0, index[rows], inside.abs_().sum(dim=1, dtype=torch.float64))
     return settled(sums, sizes)
+
+
+def trajectory_lengths(mask: Tensor, index: Tensor, count: int) -> Tensor:
+    """(M,) int64: the sampled tokens of each of the ``count`` trajectories; ``index`` (R,) is each row's trajectory."""
+    return torch.zeros(count, dtype=torch.int64).index_add_(0, index, row_lengths(mask))
 
 
 def row_lengths(mask: Tensor) -> Tensor:

@@ -266,7 +266,7 @@ class EpisodeRunner(Generic[C]):
             self.overflow(
                 f"the first prompt of '{self.spec.env}' has {self.context.tokens} tokens and a reply may have "
                 f"{self.token_budget}, which exceeds the context of {self.rules.max_context}: lower "
-                "rollout.max_new_tokens, raise rollout.max_context, or choose a model with a longer context"
+                "rollout.max_new_tokens, raise rollout.max_context (if it is set), or choose a model with a longer context"
             )
 
     def overflow(self, reason: str) -> None:

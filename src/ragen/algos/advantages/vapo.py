@@ -9,7 +9,7 @@ from ragen.algos.credit import Credit
 from ragen.algos.recursion import backward
 from ragen.algos.reduce import trajectory_index
 from ragen.algos.reduce import whiten as whiten_tokens
-from ragen.algos.trajectories import Turns, row_lengths
+from ragen.algos.trajectories import Turns, trajectory_lengths
 
 
 @register_advantage("vapo", KL_IN_REWARD)
@@ -40,7 +40,7 @@ def vapo(
         raise ValueError(f"length_alpha is {length_alpha}: it must be above 0")
     tables = mask.cpu(), turn_ids.cpu()
     index, count = trajectory_index(trajectory.cpu())
-    lengths = torch.zeros(count, dtype=torch.int64).index_add_(0, index, row_lengths(tables[0]))
+    lengths = trajectory_lengths(tables[0], index, count)
     lam = (1 - 1 / (length_alpha * lengths.clamp(min=1).to(torch.float64))).clamp(min=0)
     after = last_values(Turns.of(mask, turn_ids, trajectory), values, truncated) if bootstrap_truncated else None
     given = values.detach().cpu()
