@@ -1,6 +1,8 @@
 """Times of the built-in environments: one step, one new instance, one oracle turn.
 
     python benchmarks/environments.py [ENVIRONMENT …]
+
+Without names: all of them.
 """
 
 import argparse

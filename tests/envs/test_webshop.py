@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.webshop_products import ENTRY, numbered, public_record, shop_with, written
+from tests.webshop_products import ENTRY, numbered, public_record, shop_with, stock_with, written
 
 from ragen.config import load_config
 from ragen.envs import check_environment, environment_factory
 from ragen.envs.base import MARKS
-from ragen.envs.webshop.engine import Place
+from ragen.envs.webshop.engine import Place, Shop
 from ragen.envs.webshop.goals import goal_of
 from ragen.envs.webshop.oracle import next_move, walk
 from ragen.episode import Completion, EndReason, StopReason
@@ -234,6 +234,22 @@ def test_the_oracle_searches_the_title_where_the_instruction_does_not_bring_the_
     moves, place = walk(shop, goal_of(many[30], "synthetic", 0), "exact")
     assert (moves, place.product, place.kind) == (5, 30, "done")
     assert walk(shop, goal_of(many[59], "synthetic", 0), "exact")[1].kind != "done"  # it gives up
+
+
+@pytest.mark.parametrize("per_page", [1, 3])
+def test_the_oracle_turns_the_pages_of_a_shop_with_fewer_results_a_page(per_page):
+    few = Shop(stock_with(numbered(60)), per_page)
+    goal = goal_of(few.stock.catalogue[2], "synthetic", 0)
+    moves, place = walk(few, goal, "exact")
+    assert (place.kind, place.product) == ("done", 2)
+    assert moves == walk(shop_with(numbered(60)), goal, "exact")[0] + (2 if per_page == 1 else 0)
+
+
+def test_results_per_page_shortens_the_page_that_is_told():
+    env = env_of(results_per_page=2)
+    env.reset(instance_seed=0, dynamics_seed=0)
+    env.step(env.match(FIND))
+    assert len([label for label in env.actions() if label.startswith("click[B0")]) == 2
 
 
 def test_the_oracle_finds_its_way_from_wherever_it_is_asked():

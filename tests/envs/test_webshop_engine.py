@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.webshop_products import numbered, product, shop_with
 
-from ragen.envs.webshop.engine import BACK, BUY, LONGEST_QUERY, NEXT, PREVIOUS, Place, option_labels, plain_query
+from ragen.envs.webshop.engine import BACK, BUY, LONGEST_QUERY, NEXT, PREVIOUS, Place, Shop, option_labels, plain_query
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,19 @@ def test_results_are_at_most_50_ten_a_page(shop):
     assert PREVIOUS not in pages[0].links
     assert [label for page in pages for label, _ in page.results] == [f"B{n:09d}" for n in range(50)]
     assert through(shop, NEXT, NEXT, PREVIOUS)[1] == through(shop, NEXT)[1]
+
+
+@pytest.mark.parametrize("per_page", [1, 7, 50])
+def test_pages_of_another_length_show_the_same_results(shop, per_page):
+    other, labels = Shop(shop.stock, per_page), []
+    place = other.search("hoodie")
+    while place is not None:
+        page = other.page(place)
+        assert 1 <= len(page.results) <= per_page
+        labels += [label for label, _ in page.results]
+        place = page.links.get(NEXT)
+    assert labels == [f"B{n:09d}" for n in range(50)]
+    assert page.number == -(-50 // per_page)
 
 
 def test_the_last_page_of_few_results_is_short_and_none_is_a_page_too():

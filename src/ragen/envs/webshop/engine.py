@@ -73,10 +73,10 @@ class Page:
 
 
 class Shop:
-    """The pages of a stock. One shop serves any number of shoppers: it keeps none of their places."""
+    """The pages of a stock, ``per_page`` results a page. One shop serves any number of shoppers: it keeps no places."""
 
-    def __init__(self, stock: Stock) -> None:
-        self.stock = stock
+    def __init__(self, stock: Stock, per_page: int = PER_PAGE) -> None:
+        self.stock, self.per_page = stock, per_page
         self.page = lru_cache(maxsize=4096)(self._page)
         self.results = lru_cache(maxsize=4096)(self._results)
         self.goal = lru_cache(maxsize=4096)(self._goal)
@@ -115,12 +115,12 @@ class Shop:
 
     def _results_page(self, place: Place) -> Page:
         found = self.results(place.query)
-        begin = (place.number - 1) * PER_PAGE
-        shown = [(number, self.stock.catalogue[number]) for number in found[begin : begin + PER_PAGE]]
+        begin, end = (place.number - 1) * self.per_page, place.number * self.per_page
+        shown = [(number, self.stock.catalogue[number]) for number in found[begin:end]]
         links = {BACK: Place()}
         if place.number > 1:
             links[PREVIOUS] = replace(place, number=place.number - 1)
-        if begin + PER_PAGE < len(found):
+        if end < len(found):
             links[NEXT] = replace(place, number=place.number + 1)
         links |= {product.asin: replace(place, kind="item", product=number) for number, product in shown}
         entries = tuple((product.asin, product) for _, product in shown)
@@ -145,10 +145,15 @@ def _with(product: Product, chosen: Mapping[str, str], name: str, value: str) ->
     return tuple((option, new[option]) for option, _ in product.options if option in new)
 
 
-@lru_cache(maxsize=4)
-def open_shop(sources: Sources | None, size: int, seed: int) -> Shop:
+@lru_cache(maxsize=8)
+def open_shop(sources: Sources | None, size: int, seed: int, per_page: int = PER_PAGE) -> Shop:
     """The shop of these files, or of a made-up catalogue of ``size`` products where there are none; once a process."""
-    return Shop(synthetic_stock(size, seed) if sources is None else stock_of(sources))
+    return Shop(_stock(sources, size, seed), per_page)
+
+
+@lru_cache(maxsize=4)
+def _stock(sources: Sources | None, size: int, seed: int) -> Stock:
+    return synthetic_stock(size, seed) if sources is None else stock_of(sources)
 
 
 @lru_cache(maxsize=4096)

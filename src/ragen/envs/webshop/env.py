@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ragen.envs.base import OUTER, Environment, EnvSettings, Observation, Step
 from ragen.envs.registry import EnvPreset, environments
-from ragen.envs.webshop.engine import Page, Place, open_shop, plain_query
+from ragen.envs.webshop.engine import PER_PAGE, RESULTS, Page, Place, open_shop, plain_query
 from ragen.envs.webshop.goals import Goal, Kind
 from ragen.envs.webshop.oracle import Move, instruction_queries, naive_move, next_move, walk
 from ragen.envs.webshop.render import Form, compact, full, receipt
@@ -39,6 +39,7 @@ class WebShopSettings(EnvSettings):
     reward: Literal["graded", "exact"] = Field("graded", description="the score of the purchase, or 1 only for a full score")
     option_match: OptionMatch = Field("exact", description="equal option values, or the original's token-set ratio above 85")
     observation: Form = Field("full", description="the original's strings joined by [SEP], or a short form for small models")
+    results_per_page: int = Field(PER_PAGE, ge=1, le=RESULTS, description="products on a page of results")
     show_chosen: bool = Field(True, description="show the options chosen so far (the original's text does not)")
 
     @model_validator(mode="after")
@@ -66,8 +67,8 @@ class WebShop(Environment):
     - End: terminated by Buy Now. It never truncates; the budgets are the rollout's.
     - Instances: the instance seed is the number of the goal; nothing is left to chance.
 
-    Up to 50 results, 10 a page. A second value of an option replaces the first; Back to Search forgets all choices, and so
-    does opening a product.
+    Up to 50 results, ``results_per_page`` a page. A second value of an option replaces the first; Back to Search forgets
+    all choices, and so does opening a product.
     """
 
     settings_class: ClassVar[type[EnvSettings]] = WebShopSettings
@@ -76,7 +77,7 @@ class WebShop(Environment):
         super().__init__(settings)
         own = self._own = cast(WebShopSettings, self.settings)
         sources = Sources(own.products, own.attributes, own.human_goals) if own.products else None
-        self._shop = open_shop(sources, own.catalogue_size, own.catalogue_seed)
+        self._shop = open_shop(sources, own.catalogue_size, own.catalogue_seed, own.results_per_page)
         if not len(self._shop.stock.wanted[own.goals]):
             raise ConfigError(_no_goals(own))
         self._goal: Goal | None = None

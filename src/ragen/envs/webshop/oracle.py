@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from ragen.envs.webshop.engine import BACK, BUY, NEXT, PER_PAGE, PREVIOUS, Choice, Page, Place, Shop, plain_query
+from ragen.envs.webshop.engine import BACK, BUY, NEXT, PREVIOUS, Choice, Page, Place, Shop, plain_query
 from ragen.envs.webshop.goals import Goal
 from ragen.envs.webshop.reward import OptionMatch, matched_options
 from ragen.tools.search import STOP_WORDS
@@ -62,7 +62,7 @@ def _best_query(shop: Shop, goal: Goal) -> str:
     """The instruction if the product is then on the first page of results, else its title if that finds it."""
     queries = (instruction_query(goal), plain_query(goal.product.title))
     ranks = [_rank(shop, query, goal) for query in queries]
-    return queries[1] if ranks[1] >= 0 and not 0 <= ranks[0] < PER_PAGE else queries[0]
+    return queries[1] if ranks[1] >= 0 and not 0 <= ranks[0] < shop.per_page else queries[0]
 
 
 def _rank(shop: Shop, query: str, goal: Goal) -> int:
@@ -77,7 +77,7 @@ def _towards(shop: Shop, place: Place, page: Page, goal: Goal) -> str:
     rank = _rank(shop, place.query, goal)
     if rank < 0:
         return BACK
-    return NEXT if rank >= place.number * PER_PAGE else PREVIOUS
+    return NEXT if rank >= place.number * shop.per_page else PREVIOUS
 
 
 def _wanted_label(page: Page, goal: Goal, option_match: OptionMatch) -> str | None:
