@@ -270,6 +270,7 @@ def test_bench_refuses_sizes_that_cannot_be_and_settings_that_change_nothing(mod
         (["--groups", "0"], "'0' is not a whole number"),
         (["--turns", "50"], "does not fit"),
         (["--rollout.groups", "4"], "'rollout.groups' means nothing to ragen bench"),
+        (["--rollout.members", "4"], "the sizes are options of its own: --groups, --members, --prompt, --new"),
         (["--optim", "{learning_rate: 1e-5}"], "'optim.learning_rate' means nothing"),
     )
     for words, named in cases:

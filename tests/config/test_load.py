@@ -151,6 +151,8 @@ def test_nested_environment_settings_reach_the_environment_untouched():
         ("filter.strategy.x=2", "filter.strategy"),
         ("lora.rank=4", "model.lora.rank"),
         ("group=4", "rollout.groups"),
+        ("lr=1e-4", "optim.learning_rate"),
+        ("learning_rate=1e-4", "optim.learning_rate"),
     ],
 )
 def test_g5_g12_an_unknown_key_ends_with_the_nearest_one(word, hint):
@@ -161,7 +163,7 @@ def test_g5_g12_an_unknown_key_ends_with_the_nearest_one(word, hint):
 
 
 def test_g5_equally_near_keys_are_all_named():
-    with pytest.raises(ConfigError, match=r"'warmup.learning_rate' or 'optim.learning_rate'"):
+    with pytest.raises(ConfigError, match=r"'optim.learning_rate' or 'warmup.learning_rate'"):
         loaded("learning_rate=1")
 
 

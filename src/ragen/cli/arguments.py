@@ -103,10 +103,10 @@ def refuse_model(overrides: Sequence[str], given: str) -> None:
         raise ConfigError(f"--model means nothing here: the model is {given}; give the other model in its place")
 
 
-def refuse_without_effect(command: str, overrides: Sequence[str], counting: Sequence[str]) -> None:
+def refuse_without_effect(command: str, overrides: Sequence[str], counting: Sequence[str], more: str = "") -> None:
     """Raise ConfigError for overrides of settings that the command does not read, and of those that do not exist.
 
-    ``counting`` are the settings it reads; a section's name stands for all that is in it.
+    ``counting`` are the settings it reads; a section's name stands for all that is in it. ``more`` ends the message.
     """
     from ragen.config.load import parse_overrides
     from ragen.config.paths import fields, sections, unknown
@@ -122,7 +122,7 @@ def refuse_without_effect(command: str, overrides: Sequence[str], counting: Sequ
         named = ", ".join(f"'{key}'" for key in vain)
         said = f"settings {named} mean nothing" if len(vain) > 1 else f"setting {named} means nothing"
         leave = "leave them out" if len(vain) > 1 else "leave it out"
-        raise ConfigError(f"{said} to {command}: {leave}. The settings that count there are {read}")
+        raise ConfigError(f"{said} to {command}: {leave}. The settings that count there are {read}{more}")
 
 
 def writable(option: str, name: str) -> Path:

@@ -47,7 +47,8 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.models import find_model, known_model
 
     refuse_model(overrides, "the argument MODEL")
-    refuse_without_effect("ragen bench", overrides, _SETTINGS)
+    sizes = f"; the sizes are options of its own: {', '.join(f'--{name}' for name in _SIZES)}"
+    refuse_without_effect("ragen bench", overrides, _SETTINGS, sizes)
     config = load_config({}, [*overrides, f"--model.name={args.model}"])
     known_model(args.model)  # a wrong name shows before torch is loaded, which making a model takes
     with doing(LOADING):

@@ -1,7 +1,6 @@
 """Run a grid of settings over seeds and report it: a study that comes with RAGEN, or a YAML file (docs/studies.md)."""
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,9 +101,10 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
     from ragen.studies.place import Place
 
     with doing(LOADING):
+        from ragen.runs.provenance import usable_cores
         from ragen.studies.runner import run_study
 
-    cores = _cores()
+    cores = usable_cores()
     wanted = max(run.config.run.threads for run in plan.runs().values())
     workers = args.workers or (max(1, cores // wanted) if wanted else 1)
     writable("--root", str(Path(args.root) / "runs"))
@@ -123,10 +123,3 @@ def _run(args: argparse.Namespace, plan: "Plan") -> int:
         return 130
     tell(f"report: {report}\n" if result.done else f"again:  {again}\n")
     return 1 if result.failed else 0
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

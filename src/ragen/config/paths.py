@@ -54,9 +54,15 @@ def unknown(key: str) -> str:
         return f"unknown setting '{key}': {GONE[key]}"
     scores = {path: likeness(key, path) for path in (*fields(), *(f"env.{name}" for name in ENV_COMMON))}
     best = max(scores.values())
-    nearest = [f"'{path}'" for path, score in scores.items() if score > best - 0.02][:3]
+    close = sorted((path for path, score in scores.items() if score > best - 0.02), key=_rare)
+    nearest = [f"'{path}'" for path in close[:3]]
     hint = f"did you mean {' or '.join(nearest)}?" if best >= 0.6 else "`docs/settings.md` lists all settings"
     return f"unknown setting '{key}': {hint}"
+
+
+def _rare(path: str) -> bool:
+    """Whether a setting belongs to the warm-up, which has names of the training proper that are meant more often."""
+    return path.startswith("warmup.")
 
 
 def likeness(key: str, path: str) -> float:

@@ -24,6 +24,7 @@ from ragen.models.resolve import resolve_model
 from ragen.rollout.instances import check_first_prompt
 from ragen.runs.directory import RunDirectory
 from ragen.runs.listener import Listener
+from ragen.runs.provenance import usable_cores
 from ragen.runs.resume import ResumePoint
 from ragen.wording import counted
 
@@ -47,7 +48,7 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     _check_first_prompts(plan, agent)
     threads = torch.get_num_threads()
     dtype = str(agent.dtype).removeprefix("torch.")
-    listener.on_message(f"device {agent.device} · {dtype} · {counted(threads, 'thread')}")
+    listener.on_message(f"device {agent.device} · {dtype} · {threads_told(threads, usable_cores())}")
     policy = _policy(agent, config, estimator)  # puts adapters into the module that the sampler has too
     reference = Reference(policy) if needs_reference(config) else None  # before the checkpoint's weights are put in
     optimizer = build_optimizer(policy, after_rollbacks(config, carried.rollbacks))
@@ -76,6 +77,18 @@ def open_session(plan: Plan, place: Path, listener: Listener, point: ResumePoint
     if config.echo_trap.action == "rollback" and not run.checkpoints.steps():
         session.checkpoint(0, carried)  # the earliest to return to
     return session
+
+
+def threads_told(threads: int, cores: int) -> str:
+    """How many threads compute, with a warning where they are more than the cores.
+
+    >>> threads_told(2, 4), threads_told(4, 2)
+    ('2 threads', '4 threads on 2 cores wait for one another: set run.threads to 2 or less')
+    """
+    told = counted(threads, "thread")
+    if threads <= cores:
+        return told
+    return f"{told} on {counted(cores, 'core')} wait for one another: set run.threads to {cores} or less"
 
 
 def memory_needed(size: ModelSize, config: Config, device: torch.device) -> int:

@@ -31,6 +31,13 @@ def provenance(config: Config) -> dict[str, Any]:
     }
 
 
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
