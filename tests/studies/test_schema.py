@@ -122,6 +122,14 @@ def test_runs_that_studies_share_are_the_same_runs():
     assert names["collapse"] < names["starpo-s"]
 
 
+def test_the_learning_rates_begin_with_the_presets_and_share_its_runs():
+    """Where the rate is the preset's, plain and stable runs are those of the comparison of methods."""
+    plan = plan_study(load_study("learning-rate"), "learning-rate", "tiny")
+    first = {run.name for variant in plan.variants for run in variant.runs if variant.values["rate"] == "1"}
+    assert len(first) == 2 * 5
+    assert first <= plan_study(load_study("starpo-s"), "starpo-s", "tiny").runs().keys()
+
+
 def test_the_leaderboard_trains_nothing_that_the_comparison_of_methods_does_not():
     """At the size that is meant to share its runs: those of StarPO and StarPO-S have the same names in both."""
     board = plan_study(load_study("leaderboard"), "leaderboard", "tiny")
