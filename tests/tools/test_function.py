@@ -67,6 +67,18 @@ def test_a_parameter_may_be_called_title():
     assert find.parameters["properties"]["title"] == {"type": "string"}
 
 
+@pytest.mark.parametrize("name", ["json", "copy", "schema", "model_config", "model_dump", "model_fields", "argument_1"])
+def test_a_parameter_may_be_called_as_the_checking_calls_its_own_parts(name):
+    space: dict = {}
+    exec(f"def send(to: str, {name}: int = 1) -> str:\n    'Send it.'\n    return f'{{to}} {{{name}}}'", space)
+    send = tool(space["send"])
+    assert list(send.parameters["properties"]) == ["to", name]
+    assert send.canonical({name: 2, "to": "x"}) == Call("send", {"to": "x", name: 2})
+    assert [send({"to": "x"}), send({"to": "x", name: 2})] == ["x 1", "x 2"]
+    with pytest.raises(CallError, match=f'the argument "{name}" is wrong'):
+        send.canonical({"to": "x", name: "y"})
+
+
 def test_arguments_are_checked_ordered_and_given_to_the_function():
     assert str(book.canonical({"seats": 2, "day": "Mon"})) == str(Call("book", {"day": "Mon", "seats": 2}))
     assert book.canonical({"day": "Mon"}).arguments == {"day": "Mon"}

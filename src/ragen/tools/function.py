@@ -46,6 +46,7 @@ class Tool:
             raise ConfigError(f"the tool '{self.name}' is a coroutine function: write it without async")
         self._function, self._timeout = function, timeout_s
         self._model = _arguments_model(self.name, function, notes)
+        self._fields = {str(field.alias): key for key, field in self._model.model_fields.items()}  # by parameter
         self._stuck: list[threading.Thread] = []
 
     @cached_property
@@ -76,7 +77,7 @@ class Tool:
 
     def typed(self, text: str) -> str:
         """The call that a person means who types this behind the tool's name: JSON, or a single argument alone."""
-        fields = list(self._model.model_fields)
+        fields = list(self._fields)
         if text.startswith("{") or len(fields) != 1:
             return f'{{"name": {json.dumps(self.name)}, "arguments": {text or "{}"}}}'
         value: Any = text
@@ -87,7 +88,7 @@ class Tool:
 
     def canonical(self, arguments: Mapping[str, Any]) -> Call:
         """The call with its arguments checked and in order; CallError says which one is missing, unknown or wrong."""
-        return Call(self.name, self._checked(arguments).model_dump(mode="json", exclude_unset=True))
+        return Call(self.name, self._checked(arguments).model_dump(mode="json", exclude_unset=True, by_alias=True))
 
     def __call__(self, arguments: Mapping[str, Any]) -> str:
         """The answer, as text.
@@ -98,7 +99,7 @@ class Tool:
             RagenError: the function raised it (no sandbox could be built): no doing of the agent's, so it is not told of it.
         """
         checked = self._checked(arguments)
-        values = {name: getattr(checked, name) for name in type(checked).model_fields}
+        values = {name: getattr(checked, field) for name, field in self._fields.items()}
         try:
             answer = self._function(**values) if self._timeout is None else self._within(self._timeout, values)
             return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
@@ -113,7 +114,7 @@ class Tool:
         try:
             return self._model.model_validate_json(json.dumps(arguments), strict=True)
         except ValidationError as error:
-            told = "; ".join(_problem(dict(problem), list(self._model.model_fields)) for problem in error.errors()[:3])
+            told = "; ".join(_problem(dict(problem), list(self._fields)) for problem in error.errors()[:3])
             raise CallError(f"{self.name}: {told}") from None
 
     def _within(self, seconds: float, values: Mapping[str, Any]) -> Any:
@@ -170,9 +171,10 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
         if parameter.name not in hints or parameter.name.startswith("_"):
             raise ConfigError(f"the tool '{name}' needs a type for its parameter '{parameter.name}', and no leading _")
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints[parameter.name], Field(default, description=notes.get(parameter.name)))
+        field = Field(default, alias=parameter.name, description=notes.get(parameter.name))
+        fields[f"argument_{len(fields)}"] = (hints[parameter.name], field)  # its own name may be one of pydantic's own
     try:
-        return create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
+        return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
     except PydanticUserError as error:
         raise ConfigError(f"the tool '{name}' has a parameter that no JSON value can be: {error.message}") from None
 
