@@ -32,7 +32,8 @@ class Tool:
             ended: a function that can hang for good belongs into a process of its own).
 
     Raises:
-        ConfigError: the function has no docstring, or a parameter without a type or that cannot be named; it is a coroutine.
+        ConfigError: the function has no docstring, or a parameter without a type, of one that JSON has not, or that cannot
+            be named; it is a coroutine or a generator; ``timeout_s`` is no time.
     """
 
     def __init__(self, function: Callable[..., Any], *, timeout_s: float | None = None) -> None:
@@ -44,6 +45,13 @@ class Tool:
             raise ConfigError(f"the tool '{self.name}' needs a docstring: its first line tells the agent what it is for")
         if inspect.iscoroutinefunction(function):
             raise ConfigError(f"the tool '{self.name}' is a coroutine function: write it without async")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(f"the tool '{self.name}' is a generator function: return the whole answer instead of yielding")
+        if timeout_s is not None and not _is_time(timeout_s):
+            raise ConfigError(
+                f"the tool '{self.name}' has timeout_s {timeout_s!r}: give seconds above 0, at most "
+                f"{threading.TIMEOUT_MAX:.0f}, or None for no limit"
+            )
         self._function, self._timeout = function, timeout_s
         self._model = _arguments_model(self.name, function, notes)
         self._fields = {str(field.alias): key for key, field in self._model.model_fields.items()}  # by parameter
@@ -127,7 +135,7 @@ class Tool:
         def work() -> None:
             try:
                 outcome["answer"] = self._function(**values)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # raised where the call was made, whatever it is
                 outcome["error"] = error
 
         thread = threading.Thread(target=work, name=f"tool {self.name}", daemon=True)
@@ -162,7 +170,7 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
     """The arguments as a pydantic model that takes nothing else."""
     try:
         hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
+    except Exception as error:  # a type written as text is evaluated, and may raise anything
         raise ConfigError(f"the tool '{name}' has a type that is not found: {error}") from None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -174,9 +182,16 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
         field = Field(default, alias=parameter.name, description=notes.get(parameter.name))
         fields[f"argument_{len(fields)}"] = (hints[parameter.name], field)  # its own name may be one of pydantic's own
     try:
-        return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        model = create_model(name, __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
+        model.model_json_schema()  # some types can be checked and have no schema
+        return model
     except PydanticUserError as error:
         raise ConfigError(f"the tool '{name}' has a parameter that no JSON value can be: {error.message}") from None
+
+
+def _is_time(seconds: object) -> bool:
+    """Whether a thread can be waited for so long."""
+    return isinstance(seconds, int | float) and 0 < seconds <= threading.TIMEOUT_MAX
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
