@@ -119,6 +119,30 @@ def test_a_fault_costs_its_episode_only(name: str, mode: Any, says: str) -> None
         assert fresh.reset(instance_seed=1, dynamics_seed=0).text == "Stair 0 of 4."
 
 
+def test_one_that_sometimes_cannot_be_made_costs_its_episode_only() -> None:
+    fails = iter((True, False, True))  # here, here again, in the worker
+
+    def make() -> Any:
+        if next(fails, False):
+            raise OSError("no connection")
+        return guarded(find_environment({"name": "sokoban"}).make())
+
+    with closing(Pool(1, "thread", timeout_s=30)) as pool:
+        lost, sound = pool.environments(make, 2)
+        with pytest.raises(EnvironmentFault, match="an environment could not be made: OSError: no connection"):
+            lost.reset(instance_seed=1, dynamics_seed=0)
+        assert sound.reset(instance_seed=1, dynamics_seed=0).text
+
+
+def test_one_that_can_never_be_made_is_a_fault_in_each_episode(pool: Pool) -> None:
+    def make() -> Any:
+        raise OSError("no connection")
+
+    for env in pool.environments(make, 3):
+        with pytest.raises(EnvironmentFault, match="an environment could not be made: OSError: no connection"):
+            env.reset(instance_seed=1, dynamics_seed=0)
+
+
 def test_what_cannot_be_played_again_is_lost_and_said_to_be() -> None:
     with closing(Pool(1, "process", timeout_s=30)) as pool:
         bad, innocent = pool.environments(factory("Drifts"), 2)
