@@ -84,6 +84,8 @@ def test_the_same_statements_do_change_a_database_without_the_wall(sql):
         ("SELECT b FROM t WHERE b LIKE '" + "%a" * 200 + "'", "too complex"),
         ("SELECT '" + "x" * 200_000 + "'", "too (big|large)"),
         ("SELECT 1; SELECT 2", "one statement"),
+        (f"SELECT {', '.join(['b'] * 200)} FROM (SELECT printf('%99000d', a) AS b FROM t)", "the rows are too large"),
+        (f"SELECT {', '.join(['b'] * 200)} FROM (SELECT CAST(printf('%99000d', a) AS BLOB) AS b FROM t)", "too large"),
         ("", "only a SELECT"),
         ("SELEC 1", "syntax error"),
         ("SELECT c FROM t", "no such column"),

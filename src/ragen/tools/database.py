@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ragen.tools.function import ToolError
 READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
 BARRED_FUNCTIONS = ("load_extension", "randomblob", "random", "zeroblob", "fts3_tokenizer", "readfile", "writefile", "edit")
 LARGEST_VALUE = 100_000  # bytes of one value, and of a statement
+LARGEST_ANSWER = 10_000_000  # characters and bytes of an answer's values: a row of 2,000 columns could hold 200 million
 CELL = 200  # characters of a value that are shown
 STEPS_BETWEEN_LOOKS = 1000  # instructions of SQLite's virtual machine
 
@@ -41,8 +43,8 @@ class ReadOnlyDatabase:
 
     The walls: an authoriser that allows nothing but reading tables and calling functions (so no ATTACH, PRAGMA, writing or
     temporary table; functions that load code, reach files or draw chance are barred), ``mode=ro`` for a file, and SQLite's
-    own limits on sizes. Work is bounded in instructions, so that the same query ends the same way on every machine; the
-    clock is a second bound, for instructions that take long.
+    own limits on sizes, with one on all values of an answer. Work is bounded in instructions, so that the same query ends
+    the same way on every machine; the clock is a second bound, for instructions that take long.
 
     Args:
         source: statements that build a database in memory, or the path of a file.
@@ -72,7 +74,7 @@ class ReadOnlyDatabase:
         with self._bounded() as why:
             try:
                 cursor = self._connection.execute(sql)
-                rows = cursor.fetchmany(self._max_rows + 1)
+                rows = _bounded_rows(cursor, self._max_rows + 1)
             except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:  # a NUL or a surrogate: ValueError
                 raise ToolError(why() or _told(error)) from None
         columns = tuple(_cell(column[0]) for column in cursor.description or ())
@@ -107,6 +109,17 @@ def _authorise(action: int, first: str | None, second: str | None, database: str
     if action in READING or (action == sqlite3.SQLITE_FUNCTION and second not in BARRED_FUNCTIONS):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
+
+
+def _bounded_rows(cursor: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:
+    """The first ``most`` rows, taken one by one: ToolError as soon as their values are too large together."""
+    rows, size = [], 0
+    for row in islice(cursor, most):
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if size > LARGEST_ANSWER:
+            raise ToolError(f"the rows are too large: they may hold {LARGEST_ANSWER} characters in all")
+        rows.append(row)
+    return rows
 
 
 def _told(error: Exception) -> str:
