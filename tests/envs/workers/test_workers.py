@@ -96,6 +96,7 @@ def test_one_whose_constructor_leaves_is_an_answer_too() -> None:
     [
         ("Stalls", "process", r"gave no answer in 1 s \(rollout.env_timeout_s\)"),
         ("Stalls", "thread", r"gave no answer in 1 s \(rollout.env_timeout_s\)"),
+        ("Trails", "process", r"gave only a part of a message in 1 s \(rollout.env_timeout_s\)"),
         ("Crashes", "process", r"ended its process after .* s \(exit code 7\)"),
         ("Killed", "process", r"ended its process after .* s \(signal 9\)"),
         ("Leaves", "process", r"Leaves.step\('Up'\) raised SystemExit: 3"),
@@ -104,7 +105,7 @@ def test_one_whose_constructor_leaves_is_an_answer_too() -> None:
     ],
 )
 def test_a_fault_costs_its_episode_only(name: str, mode: Any, says: str) -> None:
-    with closing(Pool(1, mode, timeout_s=1 if name == "Stalls" else 30)) as pool:
+    with closing(Pool(1, mode, timeout_s=1 if name in ("Stalls", "Trails") else 30)) as pool:
         envs = pool.environments(factory(name), 3)
         for seed, env in zip((1, 13, 2), envs, strict=True):
             env.reset(instance_seed=4, dynamics_seed=seed)
