@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ragen.errors import ConfigError
 from ragen.tools.function import ToolError
 
 READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
@@ -51,18 +52,16 @@ class ReadOnlyDatabase:
         max_rows: rows of an answer at most.
         max_steps: instructions of SQLite's virtual machine a query may take (10 million are about 0.1 s … 1 s).
         max_seconds: the second bound.
+
+    Raises:
+        ConfigError: the file is no SQLite database, or the statements do not run.
     """
 
     def __init__(
         self, source: str | Path, *, max_rows: int = 50, max_steps: int = 10_000_000, max_seconds: float = 5.0
     ) -> None:
         self._max_rows, self._max_steps, self._max_seconds = max_rows, max_steps, max_seconds
-        if isinstance(source, Path):
-            self._connection = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-        else:
-            self._connection = sqlite3.connect(":memory:", check_same_thread=False)
-            self._connection.executescript(source)
-            self._connection.commit()
+        self._connection = _opened(source)
         limits = (sqlite3.SQLITE_LIMIT_LENGTH, sqlite3.SQLITE_LIMIT_SQL_LENGTH)
         for limit, value in (*((each, LARGEST_VALUE) for each in limits), (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100)):
             self._connection.setlimit(limit, value)
@@ -102,6 +101,29 @@ class ReadOnlyDatabase:
             yield lambda: reason
         finally:
             self._connection.set_progress_handler(None, 0)
+
+
+def _opened(source: str | Path) -> sqlite3.Connection:
+    """A connection to a file, or to what statements build in memory.
+
+    Whether a file is a database shows at the first look into it, which must not be an agent's query.
+    """
+    path, script = (source, "SELECT 1 FROM sqlite_master;") if isinstance(source, Path) else (None, source)
+    place = ":memory:" if path is None else f"{path.resolve().as_uri()}?mode=ro"
+    connection = None
+    try:
+        connection = sqlite3.connect(place, uri=path is not None, check_same_thread=False)
+        connection.executescript(script)
+        connection.commit()
+    except sqlite3.Error as error:
+        if connection is not None:
+            connection.close()
+        if path is not None:
+            raise ConfigError(f"the database '{path}' cannot be read ({error}): give the path of an SQLite file") from None
+        raise ConfigError(
+            f"the statements of a database do not run ({error}): mend them; for a file give a pathlib.Path"
+        ) from None
+    return connection
 
 
 def _authorise(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
