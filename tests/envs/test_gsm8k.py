@@ -187,6 +187,18 @@ def test_the_oracle_calculates_what_can_be_calculated_and_answers(file: str) -> 
     assert env.success
 
 
+@pytest.mark.parametrize(
+    ("number", "told"), [("1/3", "1/3"), ("0.00001", "1/100000"), ("1234567890.1234", "6172839450617/5000"), ("2.50", "2.5")]
+)
+def test_the_right_answer_is_told_so_that_it_is_right(tmp_path: Path, number: str, told: str) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"question": "How much?", "answer": f"#### {number}"}))
+    env = environment_factory({"name": "gsm8k", "file": str(path)})()
+    env.reset(instance_seed=0, dynamics_seed=0)
+    assert env.plan() == (final(told),)
+    assert env.step(final(told)).reward == 1.0
+
+
 @pytest.mark.parametrize("budget", [{"max_turns": 1}, {"max_actions": 1}, {"max_actions_per_turn": 1}, {"max_turns": 2}])
 def test_the_oracle_answers_within_any_budget(file: str, budget: dict[str, int]) -> None:
     make = environment_factory({"name": "gsm8k", "file": file, **budget})

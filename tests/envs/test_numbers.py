@@ -17,6 +17,9 @@ PIECES = [*DIGITS, *"..,,//eExX-−$  +ab=", "0x", "12", "000", ",000", "e3", " 
         *((text, None) for text in ("5/0", "5/00", "-5/0", "5/0 or 3", "3 or 5/0")),
         *((text, None) for text in ("0x10", "0xff", "0b11", "0o17", "x = 0x10", "-0x10")),
         *((text, None) for text in ("2 e3", "2e3", "1.e3", "2e-3", "1e", "1.5e", "1e+", "1E.", "3 or 1e")),
+        *((text, None) for text in ("10³", "2² m", "10⁻²", "1,000²", "5½", "5 ½", "2⅔ cups", "1_000", "1_000_000")),
+        *((text, -5) for text in ("–5", "x = –5", "‑5", "−5", "—$5", "－5", "$–5.0", "(–10/2)")),
+        *((text, 5) for text in ("5 m²", "5m³", "answer – 5", "answer—5")),
         *((text, Fraction(1, 2)) for text in (".5", "$.50", "x = .5", "$ .5", "(.5)", "about .5 kg", "+.5")),
         *((text, Fraction(-1, 2)) for text in ("-.5", "−.5", "-$.50", "$-.5")),
         ("x = .75", Fraction(3, 4)),
@@ -31,6 +34,7 @@ def test_what_one_answer_says(text: str, value: Fraction | None) -> None:
 
 def test_what_is_passed_over_leaves_the_others() -> None:
     assert numbers("5/0, 0x10, 2 e3 and 1e, but .5 and 7") == (Fraction(1, 2), 7)
+    assert numbers("10³, 5½, 1 ¾ and 1_000, but 3–4 m² and –2") == (3, 4, -2)
 
 
 def word(character: str) -> bool:

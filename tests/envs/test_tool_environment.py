@@ -146,3 +146,12 @@ def test_tools_that_are_none_are_a_fault() -> None:
 
     with pytest.raises(EnvironmentFault, match=r"Broken\.tools\(\) must be a tuple of ragen\.tools\.Tool"):
         guarded(Broken()).tools()
+
+
+def test_two_tools_of_one_name_are_a_fault() -> None:
+    class Twice(Vault):
+        def tools(self) -> tuple[Tool, ...]:
+            return (*self.own, tool(self.open))
+
+    with pytest.raises(EnvironmentFault, match=r"Twice\.tools\(\) must be tools of different names, got .*'open', 'open'"):
+        guarded(Twice()).tools()

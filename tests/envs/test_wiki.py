@@ -113,6 +113,22 @@ def test_the_search_shows_titles_and_snippets_and_an_article_can_be_read() -> No
         assert told in env.step(str(call)).observation
 
 
+def test_titles_that_differ_by_case_alone_are_read_each(tmp_path: Path) -> None:
+    text = "The old bridge of the town was built in {} by many people."
+    records = [{"title": title, "text": text.format(year)} for title, year in (("Aids", 1801), ("AIDS", 1802))]
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(records))
+    env = environment_factory({"name": "wiki", "file": str(path)})()
+    env.reset(instance_seed=0, dynamics_seed=0)
+    for title, year in (("Aids", "1801"), ("AIDS", "1802"), ("aids", "1801")):
+        assert year in env.step(str(Call("read", {"title": title}))).observation
+
+
+def test_a_number_that_no_answer_could_name_is_no_gap() -> None:
+    text = f"The wall of the town hall has the number {'7' * 1200} and is built of stone."
+    assert clozes(Document("x", text), KINDS) == ()
+
+
 def test_a_search_that_finds_nothing_is_an_error_of_the_tool() -> None:
     env = environment_factory({"name": "wiki"})()
     with pytest.raises(ToolError):

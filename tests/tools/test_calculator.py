@@ -63,6 +63,7 @@ def test_expressions_have_the_value_of_exact_arithmetic(text):
         ("round(7/2)", "4"),
         ("ceil(7/2) + floor(7/2)", "7"),
         ("min(3, 1, 2)", "1"),
+        ("max(7) + min(2)", "9"),
         ("3 × 4 ÷ 2 − 1", "5"),
         ("7 // 2 + 7 % 2", "4"),
         ("10 ** 20", "1" + "0" * 20),

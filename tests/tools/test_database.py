@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+from ragen.errors import ConfigError
 from ragen.tools import ToolError
 from ragen.tools.database import ReadOnlyDatabase
 
@@ -84,6 +85,8 @@ def test_the_same_statements_do_change_a_database_without_the_wall(sql):
         ("SELECT b FROM t WHERE b LIKE '" + "%a" * 200 + "'", "too complex"),
         ("SELECT '" + "x" * 200_000 + "'", "too (big|large)"),
         ("SELECT 1; SELECT 2", "one statement"),
+        (f"SELECT {', '.join(['b'] * 200)} FROM (SELECT printf('%99000d', a) AS b FROM t)", "the rows are too large"),
+        (f"SELECT {', '.join(['b'] * 200)} FROM (SELECT CAST(printf('%99000d', a) AS BLOB) AS b FROM t)", "too large"),
         ("", "only a SELECT"),
         ("SELEC 1", "syntax error"),
         ("SELECT c FROM t", "no such column"),
@@ -109,6 +112,16 @@ def test_a_cell_is_one_bounded_line(database):
     assert shown.startswith("x | y\na b | ")
     assert len(shown) < 300
     assert shown.endswith("…")
+
+
+def test_a_source_that_is_no_database_is_refused_with_its_name(tmp_path):
+    text = tmp_path / "text.db"
+    text.write_text("no database at all" * 100)
+    for path, why in ((text, "file is not a database"), (tmp_path / "nowhere.db", "unable to open")):
+        with pytest.raises(ConfigError, match=rf"the database '{path}' cannot be read \({why}.*give the path"):
+            ReadOnlyDatabase(path)
+    with pytest.raises(ConfigError, match=r'do not run \(near "my": syntax error\): .* give a pathlib\.Path'):
+        ReadOnlyDatabase("my.db")
 
 
 def test_a_file_is_opened_for_reading_only(tmp_path):

@@ -1,6 +1,8 @@
 """A typed function becomes a tool; what is wrong with a call is told argument by argument."""
 
+import math
 import threading
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import pytest
@@ -65,6 +67,18 @@ def test_a_parameter_may_be_called_title():
 
     assert list(find.parameters["properties"]) == ["title"]
     assert find.parameters["properties"]["title"] == {"type": "string"}
+
+
+@pytest.mark.parametrize("name", ["json", "copy", "schema", "model_config", "model_dump", "model_fields", "argument_1"])
+def test_a_parameter_may_be_called_as_the_checking_calls_its_own_parts(name):
+    space: dict = {}
+    exec(f"def send(to: str, {name}: int = 1) -> str:\n    'Send it.'\n    return f'{{to}} {{{name}}}'", space)
+    send = tool(space["send"])
+    assert list(send.parameters["properties"]) == ["to", name]
+    assert send.canonical({name: 2, "to": "x"}) == Call("send", {"to": "x", name: 2})
+    assert [send({"to": "x"}), send({"to": "x", name: 2})] == ["x 1", "x 2"]
+    with pytest.raises(CallError, match=f'the argument "{name}" is wrong'):
+        send.canonical({"to": "x", name: "y"})
 
 
 def test_arguments_are_checked_ordered_and_given_to_the_function():
@@ -185,6 +199,14 @@ def test_a_function_with_a_timeout_raises_as_without_one():
     with pytest.raises(ToolError, match="SystemExit: 3"):
         leave({})
 
+    @tool(timeout_s=5)
+    def stop() -> str:
+        """Stop."""
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop({})
+
 
 def answer() -> str:
     """A reserved name."""
@@ -220,15 +242,52 @@ def unsendable(x: Shop) -> str:
     return str(x)
 
 
+def uncallable(x: Callable[[int], int]) -> str:
+    """A type that can be checked and has no JSON."""
+    return str(x)
+
+
+def misspelt(x: "threading.Nothing") -> str:
+    """A type that its module has not."""
+    return str(x)
+
+
+def bit_by_bit(x: int) -> Iterator[int]:
+    """Not at once."""
+    yield x
+
+
 def several(*x: int) -> str:
     """Not to be named."""
     return str(x)
 
 
-@pytest.mark.parametrize("function", [answer, silent, untyped, positional, later, unheard, unsendable, several, lambda: ""])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(answer, silent, untyped, positional, later, unheard, unsendable, several, lambda: ""),
+        *(uncallable, misspelt, bit_by_bit),
+    ],
+)
 def test_what_cannot_be_a_tool_is_refused_with_its_name(function):
     with pytest.raises(ConfigError, match=r"the tool '|a tool cannot be called"):
         tool(function)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, 1e10, "2"])
+def test_a_time_limit_that_is_no_time_is_refused(seconds):
+    with pytest.raises(ConfigError, match=r"the tool 'book' has timeout_s .*: give seconds above 0"):
+        Tool(book._function, timeout_s=seconds)
+
+
+def test_a_number_too_large_for_a_float_never_reaches_the_function():
+    @tool
+    def half(number: float) -> float:
+        """Halve it."""
+        return number / 2
+
+    with pytest.raises(CallError, match="finite"):
+        half.canonical(read_call(f'{{"name": "half", "arguments": {{"number": 1{"0" * 400}}}}}').arguments)
 
 
 def test_what_a_person_types_becomes_a_call():

@@ -129,6 +129,9 @@ class Guarded(Environment):
         tools = self._call("tools()", self.inner.tools)
         if tools is not None and (not isinstance(tools, tuple) or not all(isinstance(tool, Tool) for tool in tools)):
             raise self._broken("tools()", "a tuple of ragen.tools.Tool, or None", tools)
+        names = [tool.name for tool in tools or ()]
+        if len(set(names)) < len(names):  # a call says a name and nothing else
+            raise self._broken("tools()", "tools of different names", names)
         return tools
 
     def content(self) -> str | None:

@@ -104,8 +104,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Fraction | int], int, int]] = {  # the 
     "abs": (abs, 1, 1),
     "ceil": (math.ceil, 1, 1),
     "floor": (math.floor, 1, 1),
-    "max": (max, 1, LONGEST),
-    "min": (min, 1, LONGEST),
+    "max": (lambda *numbers: max(numbers), 1, LONGEST),  # of one number too, which Python's takes for a sequence
+    "min": (lambda *numbers: min(numbers), 1, LONGEST),
     "round": (_rounded, 1, 2),
     "sqrt": (_root, 1, 1),
 }

@@ -32,7 +32,8 @@ class Tool:
             ended: a function that can hang for good belongs into a process of its own).
 
     Raises:
-        ConfigError: the function has no docstring, or a parameter without a type or that cannot be named; it is a coroutine.
+        ConfigError: the function has no docstring, or a parameter without a type, of one that JSON has not, or that cannot
+            be named; it is a coroutine or a generator; ``timeout_s`` is no time.
     """
 
     def __init__(self, function: Callable[..., Any], *, timeout_s: float | None = None) -> None:
@@ -44,8 +45,16 @@ class Tool:
             raise ConfigError(f"the tool '{self.name}' needs a docstring: its first line tells the agent what it is for")
         if inspect.iscoroutinefunction(function):
             raise ConfigError(f"the tool '{self.name}' is a coroutine function: write it without async")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(f"the tool '{self.name}' is a generator function: return the whole answer instead of yielding")
+        if timeout_s is not None and not _is_time(timeout_s):
+            raise ConfigError(
+                f"the tool '{self.name}' has timeout_s {timeout_s!r}: give seconds above 0, at most "
+                f"{threading.TIMEOUT_MAX:.0f}, or None for no limit"
+            )
         self._function, self._timeout = function, timeout_s
         self._model = _arguments_model(self.name, function, notes)
+        self._fields = {str(field.alias): key for key, field in self._model.model_fields.items()}  # by parameter
         self._stuck: list[threading.Thread] = []
 
     @cached_property
@@ -76,7 +85,7 @@ class Tool:
 
     def typed(self, text: str) -> str:
         """The call that a person means who types this behind the tool's name: JSON, or a single argument alone."""
-        fields = list(self._model.model_fields)
+        fields = list(self._fields)
         if text.startswith("{") or len(fields) != 1:
             return f'{{"name": {json.dumps(self.name)}, "arguments": {text or "{}"}}}'
         value: Any = text
@@ -87,7 +96,7 @@ class Tool:
 
     def canonical(self, arguments: Mapping[str, Any]) -> Call:
         """The call with its arguments checked and in order; CallError says which one is missing, unknown or wrong."""
-        return Call(self.name, self._checked(arguments).model_dump(mode="json", exclude_unset=True))
+        return Call(self.name, self._checked(arguments).model_dump(mode="json", exclude_unset=True, by_alias=True))
 
     def __call__(self, arguments: Mapping[str, Any]) -> str:
         """The answer, as text.
@@ -98,7 +107,7 @@ class Tool:
             RagenError: the function raised it (no sandbox could be built): no doing of the agent's, so it is not told of it.
         """
         checked = self._checked(arguments)
-        values = {name: getattr(checked, name) for name in type(checked).model_fields}
+        values = {name: getattr(checked, field) for name, field in self._fields.items()}
         try:
             answer = self._function(**values) if self._timeout is None else self._within(self._timeout, values)
             return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
@@ -113,7 +122,7 @@ class Tool:
         try:
             return self._model.model_validate_json(json.dumps(arguments), strict=True)
         except ValidationError as error:
-            told = "; ".join(_problem(dict(problem), list(self._model.model_fields)) for problem in error.errors()[:3])
+            told = "; ".join(_problem(dict(problem), list(self._fields)) for problem in error.errors()[:3])
             raise CallError(f"{self.name}: {told}") from None
 
     def _within(self, seconds: float, values: Mapping[str, Any]) -> Any:
@@ -126,7 +135,7 @@ class Tool:
         def work() -> None:
             try:
                 outcome["answer"] = self._function(**values)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # raised where the call was made, whatever it is
                 outcome["error"] = error
 
         thread = threading.Thread(target=work, name=f"tool {self.name}", daemon=True)
@@ -161,7 +170,7 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
     """The arguments as a pydantic model that takes nothing else."""
     try:
         hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
+    except Exception as error:  # a type written as text is evaluated, and may raise anything
         raise ConfigError(f"the tool '{name}' has a type that is not found: {error}") from None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -170,11 +179,19 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
         if parameter.name not in hints or parameter.name.startswith("_"):
             raise ConfigError(f"the tool '{name}' needs a type for its parameter '{parameter.name}', and no leading _")
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints[parameter.name], Field(default, description=notes.get(parameter.name)))
+        field = Field(default, alias=parameter.name, description=notes.get(parameter.name))
+        fields[f"argument_{len(fields)}"] = (hints[parameter.name], field)  # its own name may be one of pydantic's own
     try:
-        return create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
+        model = create_model(name, __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
+        model.model_json_schema()  # some types can be checked and have no schema
+        return model
     except PydanticUserError as error:
         raise ConfigError(f"the tool '{name}' has a parameter that no JSON value can be: {error.message}") from None
+
+
+def _is_time(seconds: object) -> bool:
+    """Whether a thread can be waited for so long."""
+    return isinstance(seconds, int | float) and 0 < seconds <= threading.TIMEOUT_MAX
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

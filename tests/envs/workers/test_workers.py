@@ -96,6 +96,7 @@ def test_one_whose_constructor_leaves_is_an_answer_too() -> None:
     [
         ("Stalls", "process", r"gave no answer in 1 s \(rollout.env_timeout_s\)"),
         ("Stalls", "thread", r"gave no answer in 1 s \(rollout.env_timeout_s\)"),
+        ("Trails", "process", r"gave only a part of a message in 1 s \(rollout.env_timeout_s\)"),
         ("Crashes", "process", r"ended its process after .* s \(exit code 7\)"),
         ("Killed", "process", r"ended its process after .* s \(signal 9\)"),
         ("Leaves", "process", r"Leaves.step\('Up'\) raised SystemExit: 3"),
@@ -104,7 +105,7 @@ def test_one_whose_constructor_leaves_is_an_answer_too() -> None:
     ],
 )
 def test_a_fault_costs_its_episode_only(name: str, mode: Any, says: str) -> None:
-    with closing(Pool(1, mode, timeout_s=1 if name == "Stalls" else 30)) as pool:
+    with closing(Pool(1, mode, timeout_s=1 if name in ("Stalls", "Trails") else 30)) as pool:
         envs = pool.environments(factory(name), 3)
         for seed, env in zip((1, 13, 2), envs, strict=True):
             env.reset(instance_seed=4, dynamics_seed=seed)
@@ -117,6 +118,30 @@ def test_a_fault_costs_its_episode_only(name: str, mode: Any, says: str) -> None
         assert pool.replaced == (0 if name in ("Leaves", "Unsendable") else 1)
         (fresh,) = pool.environments(factory(name), 1)
         assert fresh.reset(instance_seed=1, dynamics_seed=0).text == "Stair 0 of 4."
+
+
+def test_one_that_sometimes_cannot_be_made_costs_its_episode_only() -> None:
+    fails = iter((True, False, True))  # here, here again, in the worker
+
+    def make() -> Any:
+        if next(fails, False):
+            raise OSError("no connection")
+        return guarded(find_environment({"name": "sokoban"}).make())
+
+    with closing(Pool(1, "thread", timeout_s=30)) as pool:
+        lost, sound = pool.environments(make, 2)
+        with pytest.raises(EnvironmentFault, match="an environment could not be made: OSError: no connection"):
+            lost.reset(instance_seed=1, dynamics_seed=0)
+        assert sound.reset(instance_seed=1, dynamics_seed=0).text
+
+
+def test_one_that_can_never_be_made_is_a_fault_in_each_episode(pool: Pool) -> None:
+    def make() -> Any:
+        raise OSError("no connection")
+
+    for env in pool.environments(make, 3):
+        with pytest.raises(EnvironmentFault, match="an environment could not be made: OSError: no connection"):
+            env.reset(instance_seed=1, dynamics_seed=0)
 
 
 def test_what_cannot_be_played_again_is_lost_and_said_to_be() -> None:

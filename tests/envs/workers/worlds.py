@@ -77,6 +77,13 @@ class Killed(Stairs):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Trails(Stairs):
+    def misbehave(self) -> None:
+        if self.chosen:
+            os.write(int(sys.argv[1]), b"\x00\x00\x10\x00half an answer")  # of 4096 bytes
+            time.sleep(600)
+
+
 class Leaves(Stairs):
     def misbehave(self) -> None:
         if self.chosen:

@@ -12,7 +12,7 @@ import numpy as np
 from ragen.errors import ConfigError
 from ragen.seeding import derive, generator
 
-LONGEST = 120  # characters of an expression
+LONGEST = 120  # characters of an expression, blanks left out: with or without them it is one or none
 TRIES = 500  # instances drawn at most until one fits
 SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-"})
 OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -24,7 +24,7 @@ def parsed(text: str) -> ast.expr | None:
     Nothing is evaluated, and long or deep text is not looked at.
     """
     plain = _without_value(text.strip().strip("`'\"“”.,;:!?").translate(SIGNS))
-    if len(plain) > LONGEST or not re.fullmatch(r"[\d+\-*/()\s]+", plain, re.ASCII):
+    if len("".join(plain.split())) > LONGEST or not re.fullmatch(r"[\d+\-*/()\s]+", plain, re.ASCII):
         return None
     try:
         tree = ast.parse(" ".join(plain.split()), mode="eval").body

@@ -83,8 +83,10 @@ class Gsm8k(ToolEnvironment):
         return float(read_answer(answer) == self._given().answer)
 
     def solution(self) -> str | None:
-        """The number."""
-        return shown(self._given().answer)
+        """The number: as a decimal one where that is exact, else as a fraction."""
+        answer = self._given().answer
+        decimal = shown(answer)
+        return decimal if read_answer(decimal) == answer else str(answer)
 
     def actions(self) -> tuple[str, ...]:
         """Sums, differences and products of neighbouring numbers of the question, and each of its numbers as the answer."""

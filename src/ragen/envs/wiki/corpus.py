@@ -24,8 +24,10 @@ def load_index(path: str) -> SearchIndex:
 
 @lru_cache(maxsize=4)
 def documents_by_title(path: str) -> dict[str, Document]:
-    """The articles of ``load_index`` by title, whatever its case."""
-    return {document.title.casefold(): document for document in load_index(path).documents}
+    """The articles of ``load_index`` by title, and by case-folded title, the first of several (Aids, AIDS)."""
+    documents = load_index(path).documents
+    folded = {document.title.casefold(): document for document in reversed(documents)}
+    return folded | {document.title: document for document in documents}
 
 
 @lru_cache(maxsize=4)

@@ -88,7 +88,8 @@ class Wiki(ToolEnvironment):
         Args:
             title: its title, as the search shows it
         """
-        document = self._by_title.get(" ".join(title.split()).casefold())
+        said = " ".join(title.split())
+        document = self._by_title.get(said) or self._by_title.get(said.casefold())
         if document is None:
             raise ToolError(f"there is no article '{title[:60]}': search first")
         return document.text

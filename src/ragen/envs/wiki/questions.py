@@ -41,7 +41,8 @@ def clozes(document: Document, kinds: Sequence[Kind]) -> tuple[Cloze, ...]:
         for kind in kinds:
             for match in PATTERNS[kind].finditer(sentence):
                 answer = match[0]
-                if sentence.count(answer) == 1 and answer not in document.title:
+                readable = kind == "name" or read_answer(answer) is not None  # else whatever names no number would be right
+                if readable and sentence.count(answer) == 1 and answer not in document.title:
                     text = f"{sentence[: match.start()]}{GAP}{sentence[match.end() :]}"
                     found.append(Cloze(document.title, text, answer, kind))
     return tuple(found)

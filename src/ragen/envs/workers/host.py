@@ -3,6 +3,7 @@
 import json
 import queue
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,6 +20,11 @@ from ragen.errors import ConfigError
 START_S = 120.0  # seconds a process may take to start, plugins included
 FOUND_DEAD = 16  # times in all that a process may be gone without anything being asked of it
 BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from ragen.envs.workers.child import start; start()"
+
+
+def _timeval(seconds: float) -> bytes:
+    """A time as the system's calls take it; 0 would be no limit."""
+    return struct.pack("ll", int(seconds), max(1, int(seconds % 1 * 1e6)))
 
 
 class Lost(Exception):
@@ -87,6 +93,8 @@ class ProcessHost(Host):
                 raise Lost(f"was not asked: its worker process ended by itself {FOUND_DEAD} times (exit code {code})")
         ours, theirs = socket.socketpair()
         with ours, theirs:
+            for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # for a process that stalls in the middle of a message
+                ours.setsockopt(socket.SOL_SOCKET, way, _timeval(self.timeout_s))
             command = [sys.executable, "-c", BOOT, json.dumps(sys.path), str(theirs.fileno()), *self._plugins]
             self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
             self._connection = Connection(ours.detach())
@@ -110,6 +118,8 @@ class ProcessHost(Host):
                 answer: Answer = self._connection.recv()
                 return answer
             problem = f"gave no answer in {self.timeout_s:g} s (rollout.env_timeout_s)"
+        except BlockingIOError:
+            problem = f"took or gave only a part of a message in {self.timeout_s:g} s (rollout.env_timeout_s)"
         except (EOFError, OSError):
             problem = ""
         except Exception as error:  # it answered with something that is not known here

@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import Literal, TypeVar
 
 from ragen.envs.base import Environment
-from ragen.envs.guard import guarded
+from ragen.envs.guard import Guarded, Unmade, guarded, made
 from ragen.envs.registry import Factory
 from ragen.envs.workers.base import Work
 from ragen.envs.workers.host import Host, Lost, ProcessHost, ThreadHost
@@ -36,7 +36,9 @@ class Pool:
 
     def environments(self, make: Factory, count: int) -> list[Environment]:
         """``count`` environments; they are made in their workers when they are first asked."""
-        pattern = guarded(make())
+        pattern = _pattern(make, count)
+        if isinstance(pattern, Unmade):
+            return [pattern] * count
         return [Remote(next(self._turn), make, pattern) for _ in range(count)]
 
     def each(self, work: Sequence[Work[T]]) -> list[T]:
@@ -93,6 +95,19 @@ class Pool:
 
     def _index(self, env: Environment) -> int:
         return self._hosts.index(env.host) if isinstance(env, Remote) else 0
+
+
+def _pattern(make: Factory, tries: int) -> Guarded:
+    """One of the environments, made here; one that could not be made only where none of ``tries`` could.
+
+    Without workers as many would be made, and each that fails would cost its episode alone.
+    """
+    env = made(make)
+    for _ in range(tries - 1):
+        if not isinstance(env, Unmade):
+            break
+        env = made(make)
+    return env
 
 
 def _not_there(name: str, why: str) -> str:
