@@ -147,6 +147,32 @@ def test_f6_what_is_no_doing_of_the_agents_is_not_told_to_it(timeout_s):
         Tool(program, timeout_s=timeout_s)({"code": "1"})
 
 
+def test_a_methods_time_limit_holds_as_a_decorated_functions_does():
+    gate = threading.Event()
+
+    class Slow:
+        def wait(self) -> str:
+            """Wait."""
+            gate.wait(60)
+            return "done"
+
+    waiting = tool(Slow().wait, timeout_s=0.05)
+    with pytest.raises(ToolError, match=r"no answer within 0\.05 s"):
+        waiting({})
+    gate.set()
+
+
+def test_a_method_decorated_in_its_class_is_told_where_to_make_it_a_tool():
+    def look(self, where: str) -> str:
+        """Look."""
+        return where
+
+    with pytest.raises(
+        ConfigError, match=r"the tool 'look' is decorated inside its class.* in __init__, tool\(self\.look\)"
+    ):
+        tool(look)
+
+
 def test_a_call_that_takes_too_long_is_given_up_and_few_are_left_running():
     gate = threading.Event()
 

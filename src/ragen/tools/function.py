@@ -150,7 +150,7 @@ class Tool:
 
 
 @overload
-def tool(function: Callable[..., Any]) -> Tool: ...
+def tool(function: Callable[..., Any], *, timeout_s: float | None = None) -> Tool: ...
 
 
 @overload
@@ -162,7 +162,7 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Decorator that makes a typed function a ``Tool`` (with or without arguments); see there for what it must have."""
     if function is not None:
-        return Tool(function)
+        return Tool(function, timeout_s=timeout_s)
     return lambda wrapped: Tool(wrapped, timeout_s=timeout_s)
 
 
@@ -176,6 +176,11 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigError(f"the tool '{name}' has the parameter '{parameter}', which a call cannot name: give it a name")
+        if parameter.name == "self" and "self" not in hints:
+            raise ConfigError(
+                f"the tool '{name}' is decorated inside its class, where there is no object yet: leave the decorator out "
+                f"and make it a tool in __init__, tool(self.{name})"
+            )
         if parameter.name not in hints or parameter.name.startswith("_"):
             raise ConfigError(f"the tool '{name}' needs a type for its parameter '{parameter.name}', and no leading _")
         default = ... if parameter.default is parameter.empty else parameter.default
