@@ -126,7 +126,7 @@ def test_a_tool_is_played_by_its_name_and_text(monkeypatch, capsys):
     text = play(monkeypatch, capsys, "Query SELECT 7\nanswer\nquery\nask 3\nanswer SELECT 1\n", "sql")
     assert text.count("\n(Type `query SELECT * FROM ") == 2
     assert "— did query SELECT 7: reward 0\n\n7\n7\n" in text
-    for line in ("`answer` needs the answer behind it.", "`query` needs its text behind it.", "'ask' is no tool."):
+    for line in ("`answer` needs the answer behind it.", "`query` needs its sql behind it.", "'ask' is no tool."):
         assert f"— nothing was played: {line} Type `query " in text
     assert "did answer SELECT 1" in text
 

@@ -177,7 +177,34 @@ def add(left: int, right: int) -> int:
     return left + right
 
 
+@tool
+def look(side: str, loud: bool = False) -> str:
+    """Look."""
+    return f"{side} {loud}"
+
+
+@tool
+def rest(hours: int = 1, place: str = "") -> str:
+    """Rest."""
+    return f"{hours} {place}"
+
+
 TOOLS = (ring, add)
+MANNERED = (look, rest)
+
+
+def test_a_text_alone_is_the_one_argument_that_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Desk, "tools", lambda self: MANNERED)
+    actions = (str(Call("look", {"side": "front"})), str(Call("rest", {"place": "bed"})))
+    monkeypatch.setattr(Desk, "actions", lambda self: actions)
+    env = Desk()
+    env.reset(instance_seed=0, dynamics_seed=0)
+    assert how_to(env).startswith('Type `look front` or `rest {"place": "bed"}` or ')
+    assert actions_of("look front", env) == (str(Call("look", {"side": "front"})),)
+    assert actions_of('rest {"place": "bed"}', env) == ('{"name": "rest", "arguments": {"place": "bed"}}',)
+    assert actions_of("rest", env) == ('{"name": "rest", "arguments": {}}',)
+    assert "`look` needs its side behind it." in problem_of("look", env)
+    assert '`rest` needs JSON, {"hours": …, "place": …}, behind it.' in problem_of("rest bed", env)
 
 
 def test_tools_take_json_where_one_text_does_not_say_it_all() -> None:
@@ -186,6 +213,7 @@ def test_tools_take_json_where_one_text_does_not_say_it_all() -> None:
     assert actions_of("ring", env) == (str(Call("ring", {})),)
     assert actions_of('add {"left": 1, "right": 2}', env) == ('{"name": "add", "arguments": {"left": 1, "right": 2}}',)
     assert '`add` needs JSON, {"left": …, "right": …}, behind it.' in problem_of("add 1 2", env)
+    assert "`ring` takes nothing behind it." in problem_of("ring twice", env)
     assert "did you mean `ring`?" in problem_of("rin", env)
     assert how_to(env) == 'Type `ring {}` or `add {"left": 1, "right": 2}` or `answer …`, without tags'
 

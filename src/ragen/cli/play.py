@@ -149,14 +149,15 @@ def _read() -> str | None:
 def _played(runner: "EpisodeRunner[Any]", reply: str) -> str:
     """Play a reply; what it did and paid, and of what was typed in vain the words and what would have counted."""
     env = runner.env
-    calls = env.tools() is not None  # what is wrong with a call, its answer tells
-    unknown = [] if calls else [part for part in _parts(runner, reply) if env.match(part) is None]
-    here = "" if calls else possible(env)
+    tools = env.tools()  # what is wrong with a call, its answer tells
+    unknown = [] if tools is not None else [part for part in _parts(runner, reply) if env.match(part) is None]
+    here = possible(env) if tools is None else ""
     runner.apply(Completion((), (), (), reply, StopReason.END))
     if runner.fault is not None:
         return ""
     turn = runner.turns[-1]
-    return _told(turn, [spoken(call) for call in turn.actions] if calls else turn.actions, unknown, here)
+    done = turn.actions if tools is None else [spoken(call, tools) for call in turn.actions]
+    return _told(turn, done, unknown, here)
 
 
 def _parts(runner: "EpisodeRunner[Any]", reply: str) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ def how_to(env: "Environment") -> str:
     """How a person answers here, with an example of this state."""
     tools, words = env.tools(), env.actions()
     if tools is not None:
-        shown = {spoken(word).partition(" ")[0]: spoken(word) for word in reversed(words)}
+        said = [spoken(word, tools) for word in reversed(words)]
+        shown = {each.partition(" ")[0]: each for each in said}
         named = [*(shown.get(tool.name, f"{tool.name} …") for tool in tools), shown.get(FINAL, f"{FINAL} …")]
         return f"Type {' or '.join(f'`{each}`' for each in named)}, without tags"
     several = _per_turn(env) > 1 and len(words) > 1
@@ -73,8 +74,10 @@ def possible(env: "Environment") -> str:
     return f"here you type {', '.join(forms)}, such as {', '.join(words[:EXAMPLES])}"
 
 
-def spoken(call: str) -> str:
+def spoken(call: str, tools: "Sequence[Tool]" = ()) -> str:
     """How a person types a call: the tool's name and its only text, or its arguments as JSON; ``answer TEXT``.
+
+    One of ``tools`` with several arguments takes the text of ``Tool.sole`` alone.
 
     >>> spoken('{"name": "calculator", "arguments": {"expression": "2 + 3"}}')
     'calculator 2 + 3'
@@ -85,7 +88,8 @@ def spoken(call: str) -> str:
     except CallError:
         return call
     values = list(read.arguments.values())
-    only = values[0] if len(values) == 1 and isinstance(values[0], str) and not values[0].startswith("{") else None
+    alone = all(tool.sole in read.arguments for tool in tools if tool.name == read.name)
+    only = values[0] if alone and len(values) == 1 and isinstance(values[0], str) and values[0][:1] != "{" else None
     told = said or only or json.dumps(dict(read.arguments), ensure_ascii=False)
     return f"{read.name} {' '.join(told.split())}"
 
@@ -109,11 +113,19 @@ def _called(line: str, tools: "Sequence[Tool]", how: str, *, thinking: bool) -> 
         return Typed(None, f"'{_short(said)}' is no tool{f', did you mean `{close}`?' if close else '.'} {how}")
     if name == FINAL:
         return Typed(_tagged(rest, thinking)) if rest else Typed(None, f"`{FINAL}` needs the answer behind it. {how}")
-    fields = list(known[name].parameters["properties"])
-    if fields and (not rest or (len(fields) > 1 and not rest.startswith("{"))):
-        values = ", ".join(f'"{field}": …' for field in fields)
-        return Typed(None, f"`{name}` needs {'its text' if len(fields) == 1 else f'JSON, {{{values}}},'} behind it. {how}")
+    if problem := _unsaid(known[name], rest):
+        return Typed(None, f"{problem} {how}")
     return Typed(f"{thought}{CALL}{known[name].typed(rest)}{END_CALL}")
+
+
+def _unsaid(tool: "Tool", rest: str) -> str:
+    """Why what stands behind a tool's name cannot be its arguments: one is missing, or it is not told which one it is."""
+    if rest.startswith("{") or (tool.sole is not None if rest else not tool.required):
+        return ""
+    if rest and not tool.parameters["properties"]:
+        return f"`{tool.name}` takes nothing behind it."
+    values = ", ".join(f'"{name}": …' for name in tool.required or tool.parameters["properties"])
+    return f"`{tool.name}` needs {f'JSON, {{{values}}},' if tool.sole is None else f'its {tool.sole}'} behind it."
 
 
 def _action(part: str, env: "Environment") -> Typed:

@@ -74,25 +74,34 @@ class Tool:
     def summary(self) -> str:
         """The tool on one line: ``name(argument: type = default): what it is for argument: what it means``."""
         schema = self.parameters
-        required = schema.get("required", [])
         shown, notes = [], []
         for name, field in schema["properties"].items():
-            default = "" if name in required else f" = {json.dumps(field.get('default'), ensure_ascii=False)}"
+            default = "" if name in self.required else f" = {json.dumps(field.get('default'), ensure_ascii=False)}"
             shown.append(f"{name}: {field.get('type', 'value')}{default}")
             if field.get("description"):
                 notes.append(f" {name}: {field['description']}")
         return f"{self.name}({', '.join(shown)}): {self.description}{';'.join(notes)}"
 
+    @property
+    def required(self) -> list[str]:
+        """The arguments that a call must give, in order."""
+        return list(self.parameters.get("required", []))
+
+    @property
+    def sole(self) -> str | None:
+        """The argument that a text alone means: the only one, or the only one without a default."""
+        alone = self.required or list(self._fields)
+        return alone[0] if len(alone) == 1 else None
+
     def typed(self, text: str) -> str:
-        """The call that a person means who types this behind the tool's name: JSON, or a single argument alone."""
-        fields = list(self._fields)
-        if text.startswith("{") or len(fields) != 1:
+        """The call that a person means who types this behind the tool's name: JSON, or the text of ``sole`` alone."""
+        if not text or text.startswith("{") or self.sole is None:
             return f'{{"name": {json.dumps(self.name)}, "arguments": {text or "{}"}}}'
         value: Any = text
-        if self.parameters["properties"][fields[0]].get("type") != "string":
+        if self.parameters["properties"][self.sole].get("type") != "string":
             with suppress(ValueError, RecursionError):
                 value = json.loads(text)
-        return str(Call(self.name, {fields[0]: value}))
+        return str(Call(self.name, {self.sole: value}))
 
     def canonical(self, arguments: Mapping[str, Any]) -> Call:
         """The call with its arguments checked and in order; CallError says which one is missing, unknown or wrong."""
