@@ -300,6 +300,43 @@ def test_what_cannot_be_a_tool_is_refused_with_its_name(function):
         tool(function)
 
 
+def test_lines_further_in_go_on_with_a_parameters_note():
+    def move(how: str) -> str:
+        """Move.
+
+        Args:
+          how: one of
+            fast: at once
+            slow: later
+        """
+        return how
+
+    assert tool(move).parameters["properties"]["how"]["description"] == "one of fast: at once slow: later"
+
+
+def test_a_note_on_no_parameter_is_refused_with_the_nearest_one():
+    def look(side: str) -> str:
+        """Look.
+
+        Args:
+            sdie: which side
+        """
+        return side
+
+    def ring() -> str:
+        """Ring.
+
+        Args:
+            bell: which one
+        """
+        return "ding"
+
+    with pytest.raises(ConfigError, match=r"'look' tells of 'sdie' under Args:.*: did you mean 'side'\?"):
+        tool(look)
+    with pytest.raises(ConfigError, match=r"'ring' tells of 'bell' under Args:.*: it has no parameters"):
+        tool(ring)
+
+
 @pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, 1e10, "2"])
 def test_a_time_limit_that_is_no_time_is_refused(seconds):
     with pytest.raises(ConfigError, match=r"the tool 'book' has timeout_s .*: give seconds above 0"):

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints, overload
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
 from ragen.errors import ConfigError, RagenError
+from ragen.registry import nearest
 from ragen.tools.call import FINAL, Call, CallError
 
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
@@ -32,8 +33,8 @@ class Tool:
             ended: a function that can hang for good belongs into a process of its own).
 
     Raises:
-        ConfigError: the function has no docstring, or a parameter without a type, of one that JSON has not, or that cannot
-            be named; it is a coroutine or a generator; ``timeout_s`` is no time.
+        ConfigError: the function has no docstring, or one that tells of a parameter it has not; a parameter has no type, one
+            that JSON has not, or cannot be named; the function is a coroutine or a generator; ``timeout_s`` is no time.
     """
 
     def __init__(self, function: Callable[..., Any], *, timeout_s: float | None = None) -> None:
@@ -181,8 +182,12 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
         hints = get_type_hints(function, include_extras=True)
     except Exception as error:  # a type written as text is evaluated, and may raise anything
         raise ConfigError(f"the tool '{name}' has a type that is not found: {error}") from None
+    known = inspect.signature(function).parameters
+    if unknown := next((each for each in notes if each not in known), None):
+        hint = nearest(unknown, list(known)) if known else "it has no parameters"
+        raise ConfigError(f"the tool '{name}' tells of '{unknown}' under Args:, which is no parameter of it: {hint}")
     fields: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in known.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigError(f"the tool '{name}' has the parameter '{parameter}', which a call cannot name: give it a name")
         if parameter.name == "self" and "self" not in hints:
@@ -213,14 +218,14 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     lines = (inspect.getdoc(function) or "").splitlines()
     notes: dict[str, str] = {}
     section = lines[lines.index("Args:") + 1 :] if "Args:" in lines else []
-    current = ""
+    current, indent = "", " {1,4}"  # the first parameter's: what stands further in goes on
     for line in section:
         if line.strip() and not line.startswith(" "):
             break
-        begun = re.match(r" {1,4}(\w+)(?: \([^)]*\))?: *(.*)", line)
+        begun = re.match(rf"({indent})(\w+)(?: \([^)]*\))?: *(.*)", line)
         if begun:
-            current = begun[1]
-            notes[current] = begun[2].strip()
+            indent, current = begun[1], begun[2]
+            notes[current] = begun[3].strip()
         elif current and line.strip():
             notes[current] = f"{notes[current]} {line.strip()}"
     return (lines[0].strip() if lines else ""), notes
