@@ -337,6 +337,16 @@ def test_a_note_on_no_parameter_is_refused_with_the_nearest_one():
         tool(ring)
 
 
+@pytest.mark.parametrize(("function", "kind"), [(unsendable, "Shop"), (uncallable, r"Callable\[\[int\], int\]")])
+def test_a_type_that_json_has_not_is_told_with_its_parameter_and_without_the_checkers_own_words(function, kind):
+    with pytest.raises(
+        ConfigError, match=rf"has the parameter 'x' of type \S*{kind}, which no JSON .* take str, int"
+    ) as caught:
+        tool(function)
+    assert "arbitrary_types" not in str(caught.value)
+    assert "pydantic" not in str(caught.value)
+
+
 @pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, 1e10, "2"])
 def test_a_time_limit_that_is_no_time_is_refused(seconds):
     with pytest.raises(ConfigError, match=r"the tool 'book' has timeout_s .*: give seconds above 0"):

@@ -1,7 +1,9 @@
 """A checker of the environment contract, for every registered environment and for yours."""
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,15 @@ import numpy as np
 from ragen.envs.base import FLAGS, Environment, Step
 from ragen.envs.guard import Guarded, guarded
 from ragen.errors import EnvironmentFault
+from ragen.modules import told
 from ragen.seeding import derive, generator
+from ragen.tools.call import CallError, is_final, read_call
+from ragen.tools.function import ToolError, ToolFailure
+from ragen.wording import counted
 
+SLOW_S = 1.0  # seconds from which a step is told
+CALLS = 20  # of the listed calls, how many are made of each instance
+CHANGING = re.compile(r"^[a-z ]+: (?=raised )| \(instance seed \d+\)")  # what differs where one fault is found again
 Factory = Callable[[], Environment]
 
 HOSTILE = (
@@ -44,19 +53,26 @@ def check_environment(
     ``seeds`` (two or more) are the instance seeds played, with random valid actions. ``single_instance=True`` allows an
     environment that has only one initial state. A check that raises is reported as a problem, not raised.
     """
-    problems: list[str] = []
+    found: dict[str, list[str]] = {}
     checks: list[Callable[[Factory, Sequence[int]], Iterator[str]]] = list(CHECKS)
     if not single_instance:
         checks.append(_instances_vary)
     for check in checks:
-        try:
-            found = list(check(factory, seeds))
-        except EnvironmentFault as fault:  # an exception or a wrong type: the guard's words, the same in every check
-            found = [str(fault)]
-        except (Exception, SystemExit) as error:
-            found = [f"{check.__name__.strip('_').replace('_', ' ')}: raised {type(error).__name__}: {error}"]
-        problems.extend(problem for problem in dict.fromkeys(found) if problem not in problems)
-    return problems
+        for problem in _problems(check, factory, seeds):
+            found.setdefault(CHANGING.sub("", problem), []).append(problem)
+    return [same[0] if len(same) == 1 else f"{same[0]} ({len(same)} times)" for same in found.values()]
+
+
+def _problems(
+    check: Callable[[Factory, Sequence[int]], Iterator[str]], factory: Factory, seeds: Sequence[int]
+) -> Iterator[str]:
+    """What a check finds, and what ends it."""
+    try:
+        yield from check(factory, seeds)
+    except EnvironmentFault as fault:  # an exception or a wrong type: the guard's words, the same in every check
+        yield str(fault)
+    except (Exception, SystemExit) as error:
+        yield f"{check.__name__.strip('_').replace('_', ' ')}: raised {type(error).__name__}: {error}"
 
 
 def _start(factory: Factory, seed: int, dynamics: int = 0) -> tuple[Guarded, Any]:
@@ -255,6 +271,55 @@ def _facts(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
             yield f"asking for facts() changes the episode (instance seed {seed})"
 
 
+def _tools(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
+    """The listed calls, made directly: ``step`` tells an agent what a tool raised, and its author nothing."""
+    found: dict[tuple[str, str], str] = {}
+    for seed in seeds:
+        env, _ = _start(factory, seed)
+        tools = {tool.name: tool for tool in env.tools() or ()}
+        for action in env.actions()[:CALLS] if tools else ():
+            if is_final(action):
+                continue
+            try:
+                call = read_call(action)
+                tools[call.name](call.arguments)
+            except ToolFailure as error:
+                cause = error.__cause__ or error
+                why = f"the tool '{call.name}' raised {told(cause, type(env.inner))} in the listed call {action}"
+                found.setdefault(
+                    (call.name, type(cause).__name__), f"{why}: mend it, or raise ToolError to tell the agent why"
+                )
+            except (CallError, ToolError):
+                continue  # a call that cannot be made is match()'s matter, an answer to the agent no fault
+    yield from found.values()
+
+
+def _slow_steps(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
+    """The slowest step; an episode with a slow one is played again, for another process may have held it up."""
+    slow: list[tuple[float, str]] = []
+    for seed in seeds:
+        times = _times(factory, seed)
+        if any(seconds >= SLOW_S for seconds, _ in times):
+            both = map(min, times, _times(factory, seed))
+            slow += [timed for timed in both if timed[0] >= SLOW_S]
+    if slow:
+        seconds, action = max(slow)
+        yield (
+            f"step({action!r}) took {seconds:.1f} s, and {counted(len(slow), 'step')} took {SLOW_S:g} s or more: every "
+            "rollout waits for them; make them faster, or give tools a timeout_s"
+        )
+
+
+def _times(factory: Factory, seed: int) -> list[tuple[float, str]]:
+    """The seconds that each step of an episode takes, and its action."""
+    env, _ = _start(factory, seed)
+    times, begun = [], perf_counter()
+    for action, _ in _moves(env, seed):
+        times.append((perf_counter() - begun, action))
+        begun = perf_counter()
+    return times
+
+
 def _instances_vary(factory: Factory, seeds: Sequence[int]) -> Iterator[str]:
     starts = set()
     for seed in seeds:
@@ -279,4 +344,6 @@ CHECKS = (
     _anchors,
     _thoughts,
     _facts,
+    _tools,
+    _slow_steps,
 )

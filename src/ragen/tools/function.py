@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, get_type_hints, overload
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 
 from ragen.errors import ConfigError, RagenError
 from ragen.registry import nearest
@@ -21,6 +21,10 @@ STUCK = 4  # calls of one tool that were given up and still run, at most
 
 class ToolError(Exception):
     """A tool cannot answer; the message is told to the agent as it is."""
+
+
+class ToolFailure(ToolError):
+    """A tool's own code raised something else, its cause: the agent is told of it, and its author has to mend it."""
 
 
 class Tool:
@@ -113,7 +117,8 @@ class Tool:
 
         Raises:
             CallError: the arguments are wrong (see ``canonical``).
-            ToolError: the function failed, whatever else it raised, or took too long; the message is for the agent.
+            ToolError: the function failed (whatever else it raised, as ToolFailure), or took too long; the message is for
+                the agent.
             RagenError: the function raised it (no sandbox could be built): no doing of the agent's, so it is not told of it.
         """
         checked = self._checked(arguments)
@@ -126,7 +131,7 @@ class Tool:
         except TimeoutError as error:
             raise ToolError(f"{self.name} took too long{f': {error}' if str(error) else ''}") from None
         except (Exception, SystemExit) as error:
-            raise ToolError(f"{type(error).__name__}: {error}") from error
+            raise ToolFailure(f"{type(error).__name__}: {error}") from error
 
     def _checked(self, arguments: Mapping[str, Any]) -> BaseModel:
         try:
@@ -200,12 +205,20 @@ def _arguments_model(name: str, function: Callable[..., Any], notes: Mapping[str
         default = ... if parameter.default is parameter.empty else parameter.default
         field = Field(default, alias=parameter.name, description=notes.get(parameter.name))
         fields[f"argument_{len(fields)}"] = (hints[parameter.name], field)  # its own name may be one of pydantic's own
+    for each in known:
+        _check_type(name, each, hints[each])
+    return create_model(name, __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
+
+
+def _check_type(name: str, parameter: str, hint: Any) -> None:
+    """ConfigError where no JSON value can be of a parameter's type; some types can be checked and have no schema."""
     try:
-        model = create_model(name, __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
-        model.model_json_schema()  # some types can be checked and have no schema
-        return model
-    except PydanticUserError as error:
-        raise ConfigError(f"the tool '{name}' has a parameter that no JSON value can be: {error.message}") from None
+        TypeAdapter(hint).json_schema()
+    except PydanticUserError:
+        raise ConfigError(
+            f"the tool '{name}' has the parameter '{parameter}' of type {inspect.formatannotation(hint)}, which no JSON "
+            "value can be: take str, int, float, bool, list, dict or Literal"
+        ) from None
 
 
 def _is_time(seconds: object) -> bool:
