@@ -389,6 +389,14 @@ def test_labels_of_a_hostile_item_do_what_they_say(hostile):
         ({"max_actions_per_turn": 2}, "env.max_actions_per_turn"),
         ({"attributes": "a.json"}, r"env\.attributes is 'a.json', but env\.products is empty"),
         ({"human_goals": "h.json"}, r"env\.human_goals is 'h.json', but env\.products is empty"),
+        (
+            {"products": "p.json", "catalogue_seed": 3},
+            r"env\.catalogue_seed is 3 and means made-up .* env\.products is 'p.json': leave",
+        ),
+        (
+            {"products": "p.json", "human_goals": "h.json"},
+            r"env\.human_goals is 'h.json', but env\.goals is 'synthetic'.*take env\.goals human",
+        ),
         ({"goals": "human"}, "the made-up catalogue has no instructions of people"),
         ({"products": "~no-such-user-here/p.json"}, r"env\.products '~no-such-user-here/p.json'"),
         ({"observation": "compct"}, "did you mean 'compact'"),

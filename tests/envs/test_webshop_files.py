@@ -254,5 +254,20 @@ def test_progress_is_told_on_the_error_stream(tmp_path, monkeypatch, capsys):
     records = [public_record(asin=f"B{n}") for n in range(5)]
     stock_of(Sources(written(tmp_path / "p.json", records)))
     told = capsys.readouterr()
-    assert told.err == "webshop: 2 products read\nwebshop: 4 products read\n"
+    assert told.err.startswith(
+        "webshop: 2 products read\nwebshop: 4 products read\nwebshop: 5 records read, 5 products kept\n"
+    )
     assert told.out == ""
+
+
+def test_what_is_left_out_and_what_lacks_is_told_once_with_its_reason(tmp_path, capsys):
+    bare = public_record(asin="B2", name="", pricing="ask us")
+    left_out = [public_record(), public_record(asin="B2345678901"), public_record(asin="B-3"), public_record(asin=None)]
+    path = written(tmp_path / "p.json", [public_record(), bare, *left_out, public_record(asin="B4", pricing=None)])
+    for _ in range(2):
+        stock_of(Sources(path))
+    assert capsys.readouterr().err == (
+        "webshop: 7 records read, 3 products kept; left out: 1 with the ASIN of an earlier one, 1 with an ASIN of more than "
+        "10 characters, 1 with an ASIN that has other characters than letters and digits, 1 without an ASIN ('asin'); kept: "
+        "1 without a name ('name'), 2 without a price that can be read ('pricing'; they cost $100)\n"
+    )

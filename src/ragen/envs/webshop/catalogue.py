@@ -70,9 +70,9 @@ def product_of(
     ``attributes`` is its entry in the attributes' file and ``wishes`` its list in the human goals' file, where there are
     such files. Raises ValueError with what is wrong.
     """
-    asin = clean(str(record.get("asin") or ""))
-    if not (asin.isalnum() and asin.isascii()) or len(asin) > LONGEST_KEY or asin == "nan":
+    if without_asin(record):
         return None
+    asin = _asin(record)
     told = record if attributes is None else attributes
     price, tag = _price(asin, record.get("pricing"))
     given = record.get("instructions") if wishes is None else wishes
@@ -96,6 +96,25 @@ def product_of(
     )
 
 
+def without_asin(record: Mapping[str, Any]) -> str:
+    """Why a record is passed over, as the end of "left out: 3 …"; empty where its ASIN can be used."""
+    asin = _asin(record)
+    if not asin or asin == "nan":
+        return "without an ASIN ('asin')"
+    if not (asin.isalnum() and asin.isascii()):
+        return "with an ASIN that has other characters than letters and digits"
+    return f"with an ASIN of more than {LONGEST_KEY} characters" if len(asin) > LONGEST_KEY else ""
+
+
+def priced(record: Mapping[str, Any]) -> bool:
+    """Whether a price can be read in a record; others cost ``NO_PRICE``."""
+    return bool(_ends(record.get("pricing")))
+
+
+def _asin(record: Mapping[str, Any]) -> str:
+    return clean(str(record.get("asin") or ""))
+
+
 def _wish(entry: Any) -> Wish | None:
     """A person's instruction; None for one that asks for no attribute, which the original passes over."""
     if not isinstance(entry, Mapping):
@@ -109,6 +128,17 @@ def _wish(entry: Any) -> Wish | None:
 
 def _price(asin: str, pricing: Any) -> tuple[float, str]:
     """The price and its tag. Of a range the price is drawn (seeded by the ASIN) and both ends are shown."""
+    ends = _ends(pricing)
+    if not ends:
+        return NO_PRICE, f"${NO_PRICE}"
+    if len(ends) == 1:
+        return ends[0], f"${ends[0]}"
+    draw = generator(derive(int(asin, 36), "webshop", "price")).random()
+    return ends[0] + (ends[1] - ends[0]) * float(draw), f"${ends[0]} to ${ends[1]}"
+
+
+def _ends(pricing: Any) -> list[float]:
+    """The price, or both ends of its range; nothing where the text names no dollars."""
     if isinstance(pricing, str):
         pricing = [re.sub(r"[^\d.]", "", part) for part in pricing.split("$")[1:]]
     try:
@@ -117,12 +147,7 @@ def _price(asin: str, pricing: Any) -> tuple[float, str]:
         raise ValueError(f"'pricing' must be dollars, such as '$9.99' or [9.99, 19.99], got {pricing!r}") from None
     if not all(0 <= end < float("inf") for end in ends):
         raise ValueError(f"'pricing' must be dollars of 0 or more, got {pricing!r}")
-    if not ends:
-        return NO_PRICE, f"${NO_PRICE}"
-    if len(ends) == 1:
-        return ends[0], f"${ends[0]}"
-    draw = generator(derive(int(asin, 36), "webshop", "price")).random()
-    return ends[0] + (ends[1] - ends[0]) * float(draw), f"${ends[0]} to ${ends[1]}"
+    return ends
 
 
 def _options(record: Mapping[str, Any]) -> Options:

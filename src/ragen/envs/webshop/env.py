@@ -32,8 +32,8 @@ class WebShopSettings(EnvSettings):
     max_actions_per_turn: int = Field(1, ge=1, le=1, description="actions a turn: always 1, what follows is not seen yet")
     products: str = Field("", description="products file (items_shuffle_*.json, or a product a line); empty = made-up ones")
     attributes: str = Field("", description="attributes and instructions file of the products (items_ins_v2_*.json)")
-    human_goals: str = Field("", description="file of people's instructions (items_human_ins.json)")
-    catalogue_size: int = Field(1000, ge=1, le=1_000_000, description="made-up products; without effect beside env.products")
+    human_goals: str = Field("", description="file of people's instructions (items_human_ins.json); with env.goals human")
+    catalogue_size: int = Field(1000, ge=1, le=1_000_000, description="made-up products; not beside env.products")
     catalogue_seed: int = Field(0, ge=0, description="another seed makes up another catalogue")
     goals: Kind = Field("synthetic", description="instructions made from the products' attributes and options, or people's")
     reward: Literal["graded", "exact"] = Field("graded", description="the score of the purchase, or 1 only for a full score")
@@ -51,6 +51,19 @@ class WebShopSettings(EnvSettings):
             raise ValueError(
                 "env.goals is 'human', but the made-up catalogue has no instructions of people: name env.products and "
                 "env.human_goals, or take env.goals synthetic"
+            )
+        made_up = [
+            key for key in ("catalogue_size", "catalogue_seed") if getattr(self, key) != type(self).model_fields[key].default
+        ]
+        if made_up and self.products:
+            raise ValueError(
+                f"env.{made_up[0]} is {getattr(self, made_up[0])} and means made-up products, but env.products is "
+                f"'{self.products}': leave one of the two out"
+            )
+        if self.human_goals and self.goals != "human":
+            raise ValueError(
+                f"env.human_goals is '{self.human_goals}', but env.goals is '{self.goals}', which asks for none of them: "
+                "take env.goals human, or leave env.human_goals out"
             )
         return self
 

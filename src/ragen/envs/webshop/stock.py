@@ -4,8 +4,9 @@ import hashlib
 import json
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -15,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen.cache import cache_dir, made_once
-from ragen.envs.webshop.catalogue import Catalogue, Product, Wish, product_of
+from ragen.envs.webshop.catalogue import NO_PRICE, Catalogue, Product, Wish, priced, product_of, without_asin
 from ragen.envs.webshop.files import checked, pairs, problem, records
 from ragen.envs.webshop.goals import Kind, goal_count
 from ragen.envs.webshop.index import Builder, Index, opened
 from ragen.envs.webshop.synthetic import make_catalogue
 from ragen.errors import ConfigError, ModelError
+from ragen.wording import counted
 
 VERSION = 1  # raise it when the same files would give another stock
 TOLD_EVERY = 50_000  # products
@@ -44,6 +46,22 @@ class Sources:
     products: str
     attributes: str = ""
     human_goals: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records of a products file: how many were read, left out (by the reason), and lack something."""
+
+    read: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    lacking: Counter[str] = field(default_factory=Counter)
+
+    def told(self) -> str:
+        """In a line."""
+        parts = [f"{counted(self.read, 'record')} read, {counted(self.read - self.left_out.total(), 'product')} kept"]
+        for what, counts in (("left out", self.left_out), ("kept", self.lacking)):
+            parts += [f"{what}: {', '.join(f'{number:,} {why}' for why, number in counts.items())}"] if counts else []
+        return f"webshop: {'; '.join(parts)}\n"
 
 
 def synthetic_stock(size: int, seed: int) -> Stock:
@@ -106,8 +124,9 @@ def _fill(folder: Path, *, sources: Sources) -> None:
     """Write the stock of the files into ``folder``, one product after the other."""
     builder, offsets = Builder(), array("q", [0])
     wanted: dict[Kind, array[int]] = {kind: array("q") for kind in KINDS}
+    tally = Tally()
     with (folder / PRODUCTS).open("wb") as file:
-        for number, product in enumerate(_products(sources)):
+        for number, product in enumerate(_products(sources, tally)):
             offsets.append(offsets[-1] + file.write(_plain(product).encode()))
             builder.add(product.document())
             for kind in KINDS:
@@ -117,14 +136,15 @@ def _fill(folder: Path, *, sources: Sources) -> None:
                 sys.stderr.write(f"webshop: {number + 1:,} products read\n")
     if len(offsets) == 1:
         raise problem("products", sources.products, "", "it holds no product with an ASIN of at most 10 letters and digits")
+    sys.stderr.write(tally.told())
     np.save(folder / OFFSETS, np.array(offsets, np.int64))
     for kind in KINDS:
         np.save(folder / f"{kind}.npy", np.array(wanted[kind], np.int64))
     builder.index().save(folder)
 
 
-def _products(sources: Sources) -> Iterator[Product]:
-    """The products of the files; a second record of an ASIN is passed over, as by the original."""
+def _products(sources: Sources, tally: Tally) -> Iterator[Product]:
+    """The products of the files; a second record of an ASIN is passed over, as by the original, and told in ``tally``."""
     attributes = _by_asin("attributes", sources.attributes)
     human = _by_asin("human_goals", sources.human_goals)
     seen = set()
@@ -137,9 +157,21 @@ def _products(sources: Sources) -> Iterator[Product]:
             product = product_of(record, told, wishes)
         except ValueError as error:
             raise problem("products", sources.products, where, f"ASIN {asin!r:.20}: {error}") from None
-        if product is not None and product.asin not in seen:
-            seen.add(product.asin)
-            yield product
+        tally.read += 1
+        if product is None or product.asin in seen:
+            tally.left_out[without_asin(record) or "with the ASIN of an earlier one"] += 1
+            continue
+        seen.add(product.asin)
+        tally.lacking.update(_lacking(product, record))
+        yield product
+
+
+def _lacking(product: Product, record: Mapping[str, Any]) -> Iterator[str]:
+    """What a record that is kept does not tell."""
+    if not product.title:
+        yield "without a name ('name')"
+    if not priced(record):
+        yield f"without a price that can be read ('pricing'; they cost ${NO_PRICE:g})"
 
 
 def _by_asin(setting: str, path: str) -> dict[str, bytes]:
