@@ -146,6 +146,17 @@ def test_a_label_with_the_wrong_letters_is_told_and_searching_is_for_its_own_pag
     assert all(word.partition("[")[2] in told for word in env.actions())
 
 
+def test_examples_do_not_tell_the_article_that_the_question_hides() -> None:
+    for seed in range(8):
+        env = started("wiki-untitled")
+        env.reset(instance_seed=seed, dynamics_seed=0)
+        title = (env.content() or "").partition("\n")[0]
+        assert title not in how_to(env)
+        assert " or `read …` or " in how_to(env)
+        assert how_to(env).startswith("Type `search ")
+    assert "`read …`" not in how_to(started("wiki"))
+
+
 class Desk(ToolEnvironment):
     """Tools with no argument, and with two."""
 

@@ -48,7 +48,7 @@ def understood(line: str, env: "Environment", *, thinking: bool) -> Typed:
 
 def how_to(env: "Environment") -> str:
     """How a person answers here, with an example of this state."""
-    tools, words = env.tools(), env.actions()
+    tools, words = env.tools(), env.examples()
     if tools is not None:
         said = [spoken(word, tools) for word in reversed(words)]
         shown = {each.partition(" ")[0]: each for each in said}

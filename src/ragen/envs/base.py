@@ -135,6 +135,10 @@ class Environment(ABC):
         """
         return self.actions()
 
+    def examples(self) -> tuple[str, ...]:
+        """The actions a person is shown as examples; fewer than ``actions()`` where some tell what the task hides."""
+        return self.actions()
+
     @abstractmethod
     def instructions(self) -> str:
         """What the task is and what the symbols mean (the prompt adds actions, budgets and format)."""

@@ -109,6 +109,12 @@ class Guarded(Environment):
             return self.actions()
         return self._checked_words("forms()", self._call("forms()", self.inner.forms))
 
+    def examples(self) -> tuple[str, ...]:
+        """The actions that a person is shown as examples."""
+        if type(self.inner).examples is Environment.examples:
+            return self.actions()
+        return self._checked_words("examples()", self._call("examples()", self.inner.examples))
+
     def instructions(self) -> str:
         """What the task is."""
         return self._text("instructions()", self._call("instructions()", self.inner.instructions))

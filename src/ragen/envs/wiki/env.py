@@ -124,6 +124,11 @@ class Wiki(ToolEnvironment):
         tries = looks if self._tools else ()
         return (*dict.fromkeys(tries), *map(final, list(held)[:GUESSES]))
 
+    def examples(self) -> tuple[str, ...]:
+        """Without ``read``, whose title would tell the article, where the question does not name it."""
+        hidden = () if self._own.tell_title else (_read(self._best().title),)
+        return tuple(action for action in self.actions() if action not in hidden)
+
     def instructions(self) -> str:
         """The task."""
         if self._own.wording == "verbose":
