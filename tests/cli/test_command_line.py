@@ -465,6 +465,16 @@ def test_a_setting_that_means_nothing_to_a_command_is_refused_with_those_that_co
             )
 
 
+@pytest.mark.parametrize(
+    "words", [["eval", "tiny"], ["eval", "--api", "http://localhost:1", "--model", "n"], ["compare", "tiny", "tiny"]]
+)
+def test_a_setting_that_another_one_leaves_without_effect_is_refused_before_anything_is_loaded(words, capsys):
+    assert main([*words, "--rollout.env_timeout_s", "5", "--rollout.window", "9"]) == 2
+    said = capsys.readouterr().err
+    assert "rollout.env_timeout_s is 5.0, but it counts only with rollout.env_workers above 0: set that, or leave" in said
+    assert "rollout.window is 9, but it counts only with rollout.context 'window'" in said
+
+
 def test_all_settings_that_mean_nothing_are_told_at_once(capsys):
     assert main(["eval", "tiny", "--steps", "5", "--optim.learning_rate", "1", "--eval.seed", "3"]) == 2
     assert "settings 'steps', 'optim.learning_rate' mean nothing to ragen eval: leave them out" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
-from ragen.cli.early import check_environment
+from ragen.cli.early import check_environment, check_rollout
 from ragen.cli.evaluate import COUNTING, add_evaluation_options, evaluation_words
 from ragen.cli.evaluate import OVERRIDES as _ABOUT
 from ragen.cli.interrupted import nothing_kept
@@ -81,6 +81,7 @@ def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
     config = load_config(first if args.preset is None else args.preset, words)
     if args.env or not finished:  # else the environment is that of a finished evaluation
         check_environment(config)
+    check_rollout(config, words)
 
 
 def record(compared: "Compared") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What can be known of a command before torch, which takes seconds to load: a wrong name must not wait for it."""
 
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,17 @@ def check_environment(config: "Config") -> None:
 
     load_plugins(config.plugins)
     find_environment(config.env)
+
+
+def check_rollout(config: "Config", words: Sequence[str]) -> None:
+    """Raise ConfigError for a setting among the ``words`` of a command that another one leaves without effect."""
+    from ragen.config.conditions import ROLLOUT, without_effect
+    from ragen.config.load import parse_overrides
+    from ragen.config.settings import leaves
+
+    given = {key for pair in parse_overrides(words) for key, _ in leaves(dict([pair]))}
+    if problems := [told for key, told in without_effect(config, ROLLOUT) if key in given]:
+        raise ConfigError("\n".join(problems))
 
 
 def check_training(config: "Config") -> None:

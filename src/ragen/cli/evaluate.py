@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.cli.arguments import add_force, refuse_model, refuse_without_effect, writable_file
-from ragen.cli.early import check_environment
+from ragen.cli.early import check_environment, check_rollout
 from ragen.cli.interrupted import nothing_kept
 from ragen.cli.output import give, tell
 from ragen.cli.sources import check_source
@@ -122,6 +122,7 @@ def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
     if stored is not None and args.preset is None:
         config = load_config(stored.model_dump(mode="json"), words)
     check_environment(config)
+    check_rollout(config, words)
 
 
 def _endpoint(args: argparse.Namespace) -> Endpoint | None:

@@ -91,8 +91,8 @@ class RolloutConfig(Settings):
         60.0,
         gt=0,
         le=86_400,
-        description="seconds a call of an environment in a worker may take; then its episode is lost (reference players, "
-        "demonstrations and checks are in no worker)",
+        description="seconds a call of an environment in a worker may take; then its episode is lost (only with "
+        "env_workers; reference players, demonstrations and checks are in no worker)",
     )
 
     @field_validator("stop_strings")

@@ -6,23 +6,13 @@ Not among them: what a shipped preset sets for all its methods or sizes (clip bo
 ``loss_checks``.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from ragen.algos.advantages import advantages
 from ragen.algos.losses import losses
-from ragen.config.paths import fields
+from ragen.config.conditions import ROLLOUT, Condition, without_effect
 from ragen.config.schema import Config
 from ragen.loops.loss_checks import PAIRED
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """``keys`` count only where ``met`` holds, in ``words``."""
-
-    keys: tuple[str, ...]
-    words: str
-    met: Callable[[Config], bool]
 
 
 def _critic(config: Config) -> bool:
@@ -43,10 +33,7 @@ CRITIC = "an advantage rule with a critic (advantage.name 'gae', 'bi_level_gae' 
 CONDITIONS = (
     Condition(("model.lora.alpha", "model.lora.targets"), "model.lora.rank above 0", lambda c: c.model.lora.rank > 0),
     Condition(("rollout.explore_min",), "rollout.explore below 1", lambda c: c.rollout.explore < 1),
-    Condition(("rollout.window",), "rollout.context 'window'", lambda c: c.rollout.context == "window"),
-    Condition(
-        ("rollout.env_mode", "rollout.env_timeout_s"), "rollout.env_workers above 0", lambda c: c.rollout.env_workers > 0
-    ),
+    *ROLLOUT,
     Condition(
         ("reward.coef",),
         "a reward.process other than 'none'",
@@ -100,26 +87,7 @@ CONDITIONS = (
 
 def effect_problems(config: Config) -> list[str]:
     """What is wrong with each setting away from its default that has no effect here, and where nothing can be trained."""
-    return [*_without_effect(config), *_nothing_trained(config)]
-
-
-def value_of(config: Config, key: str) -> object:
-    """The setting of a dotted key."""
-    value: object = config
-    for part in key.split("."):
-        value = getattr(value, part)
-    return value
-
-
-def _without_effect(config: Config) -> Iterator[str]:
-    known = fields()
-    for condition in CONDITIONS:
-        for key in condition.keys:
-            value, default = value_of(config, key), known[key].default
-            if value != default and not condition.met(config):
-                yield (
-                    f"{key} is {value}, but it counts only with {condition.words}: set that, or leave {key} out ({default})"
-                )
+    return [*(told for _, told in without_effect(config, CONDITIONS)), *_nothing_trained(config)]
 
 
 def _nothing_trained(config: Config) -> Iterator[str]:
