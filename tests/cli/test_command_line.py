@@ -475,6 +475,16 @@ def test_a_setting_that_another_one_leaves_without_effect_is_refused_before_anyt
     assert "rollout.window is 9, but it counts only with rollout.context 'window'" in said
 
 
+def test_presets_tell_where_a_size_has_other_rules_than_its_environment(capsys):
+    assert main(["presets"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    compact = "trains webshop with --env.observation compact"
+    assert f"-small {compact} --env.results_per_page 4 --env.max_turns 6 --env.max_actions 6" in lines
+    assert f"-tiny {compact} --env.max_turns 5 --env.max_actions 5" in lines
+    assert "-small trains frozen_lake-offset with --env.max_turns 2" in lines
+    assert not [line for line in lines if line.endswith("trains bandit")]
+
+
 def test_all_settings_that_mean_nothing_are_told_at_once(capsys):
     assert main(["eval", "tiny", "--steps", "5", "--optim.learning_rate", "1", "--eval.seed", "3"]) == 2
     assert "settings 'steps', 'optim.learning_rate' mean nothing to ragen eval: leave them out" in capsys.readouterr().err

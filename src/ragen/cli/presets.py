@@ -52,13 +52,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _other_worlds(name: str, sizes: Sequence[str]) -> Iterator[str]:
-    """Where a size trains another environment than the preset is named after."""
+    """Where a size trains another environment than the preset is named after, or has other rules."""
     from ragen.config import load_config
 
     for size in sizes:
         env = load_config(f"{name}-starpo-s-grpo-{size}").env
         changed = " ".join(f"--env.{key} {value}" for key, value in env.items() if key != "name")
-        if env["name"] != name:
+        if env["name"] != name or changed:
             yield f"-{size} trains {env['name']}{f' with {changed}' if changed else ''}"
 
 
