@@ -29,6 +29,9 @@ from ragen.runs.directory import RunDirectory
         (["shop", "--step", "7"], "no trajectories of step 7"),
         (["bandit"], "the environment is 'bandit', which is no shop"),
         (["--env", "sokoban"], "the environment is 'sokoban', which is no shop"),
+        (["--env", "webshp"], "error: there is no environment 'webshp': did you mean 'webshop'?\n"),
+        (["--env", "zzz"], "error: there is no environment 'zzz': known: webshop, webshop-15\n"),
+        (["--env", "lock.py:Lock"], "the environment is 'lock.py:Lock', which is no shop"),
         (["--steps", "3"], "setting 'steps' means nothing to ragen shop"),
         (["--env.nosuch", "3"], "env.nosuch"),
         (["--env.products", "/nosuch/items.json"], "/nosuch/items.json"),
@@ -54,7 +57,7 @@ def test_a_port_in_use_names_the_way_out(capsys):
     [
         (["--instance", "3"], "WebShop, goal 3"),
         (["--env", "webshop-15", "--env.catalogue_size", "50"], "WebShop, goal 0"),
-        (["shop"], "<th scope=\"col\">group</th>"),
+        (["shop"], "<th scope=\"col\">turns</th>"),
         (["shop", "--best", "--step", "1"], "<th scope=\"col\">group</th>"),
         (["shop", "--group", "1"], "page 1 of"),
     ],

@@ -2,6 +2,8 @@
 
 import re
 import threading
+from html import escape
+from urllib.parse import quote
 
 import pytest
 from tests.shop.conftest import EVIL, Visitor, serving
@@ -85,12 +87,14 @@ def test_an_old_page_is_shown_and_changes_nothing(shopping):
         first = visitor.at
         visitor.post(first, search="hoodie")
         second, text = visitor.at, visitor.text
-        assert visitor.post(first, search="bookcase").texts["text"] == visitor.get(second).texts["text"]
+        late = visitor.post(first, search="bookcase").texts["text"]
+        assert "Nothing was done: that click came from an earlier page." in visitor.text
+        assert late == visitor.get(second).texts["text"]
         assert visitor.text == text
         visitor.post(second, click="Next >")
         third = visitor.at
         visitor.post(second, click="Back to Search")
-        assert visitor.at == third
+        assert visitor.at == f"{third}?late"
         assert "2 of 9 actions used" in visitor.text
         page = visitor.get(first)
         assert "You have gone on from here" in visitor.text
@@ -213,6 +217,17 @@ def test_an_instance_seed_of_training_is_a_goal_too(shopping):
         ]
         assert visitor.post("/new", goal=seed).labels == []
         assert f"WebShop, goal {seed}" in visitor.text
+
+
+@pytest.mark.parametrize("asked", ["abc", "-1", "9" * 21, "<b>"])
+def test_a_goal_that_is_none_is_told_with_the_one_that_is_shown(shopping, asked):
+    with shopping() as server:
+        visitor = Visitor(server)
+        visitor.get(f"/?goal={quote(asked)}")
+        assert escape(f"There is no goal '{asked}': a goal is a whole number from 0") in visitor.text
+        assert "This is goal 0." in visitor.text
+        visitor.get("/?goal=7")
+        assert "There is no goal" not in visitor.text
 
 
 def test_a_button_pressed_twice_is_one_click(shopping):

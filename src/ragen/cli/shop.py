@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ragen.cli.arguments import refuse_without_effect
 from ragen.cli.show import choose_episodes, chosen
 from ragen.errors import ConfigError
+from ragen.registry import nearest
 
 if TYPE_CHECKING:
     from ragen.envs.webshop import WebShop
@@ -80,6 +81,9 @@ def shop_of(spec: Mapping[str, Any]) -> "WebShop":
 
     name = str(spec.get("name", ""))
     preset = environments.get(name) if name in environments.names() else None
+    if preset is None and ":" not in name:
+        shops = [each for each in environments.names() if issubclass(environments.get(each).cls, WebShop)]
+        raise ConfigError(f"there is no environment '{name}': {nearest(name, shops)}")
     if preset is None or not issubclass(preset.cls, WebShop):
         raise ConfigError(
             f"the environment is '{name}', which is no shop: `ragen shop` shows webshop and webshop-15, others have "

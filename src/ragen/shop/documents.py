@@ -14,8 +14,8 @@ from ragen.shop.record import Recorded, Records
 from ragen.shop.view import shop_page
 
 
-def start(goal: int, first: Sight) -> Html:
-    """Goal number ``goal`` with a button that begins, and a field for another number."""
+def start(goal: int, first: Sight, *, no_goal: str = "") -> Html:
+    """Goal number ``goal`` with a button that begins, and a field for another number; ``no_goal`` was asked for instead."""
     begin = tag(
         "form",
         tag("p", tag("b", "Instruction: "), first.goal.instruction, class_="goal"),
@@ -26,15 +26,21 @@ def start(goal: int, first: Sight) -> Html:
     )
     number = tag("input", type="number", name="goal", min=0, value=goal, required=True)
     other = tag("form", tag("label", "Goal ", number), " ", tag("button", "Show"), method="get", action="/")
-    return document(f"Goal {goal}", tag("h1", f"WebShop, goal {goal}"), begin, other)
+    wrong = f"There is no goal '{no_goal[:40]}': a goal is a whole number from 0, of at most 20 digits. This is goal {goal}."
+    told = tag("p", wrong, class_="missed") if no_goal else None
+    return document(f"Goal {goal}", tag("h1", f"WebShop, goal {goal}"), told, begin, other)
 
 
-def played(name: str, episode: Episode, at: int) -> Html:
-    """Page ``at`` of a person's episode; the last one can be clicked until the end."""
+def played(name: str, episode: Episode, at: int, *, late: bool = False) -> Html:
+    """Page ``at`` of a person's episode; the last one can be clicked until the end. ``late``: a click of before led here."""
     runner, last = episode.runner, len(episode.sights) - 1
     sight, live = episode.sights[at], at == last and runner.end is None
     form = tag("form", shop_page(sight, Buttons(live)), method="post", action=f"/{name}/{at}")
     told: list[Html] = []
+    if late and at == last:
+        told.append(
+            tag("p", "Nothing was done: that click came from an earlier page. The episode stands here.", class_="note")
+        )
     if at < last:
         told.append(
             tag("p", "You have gone on from here: ", tag("a", f"to page {last + 1}", href=f"/{name}/{last}"), class_="note")
@@ -58,7 +64,7 @@ def _ending(episode: Episode) -> Html:
 
 def listed(records: Records) -> Html:
     """The episodes of a step."""
-    names = ("group", "member", "return", "success", "clicks", "ended", "")
+    names = ("group", "member", "return", "success", "turns", "ended", "")
     rows = [tag("tr", [tag("th", name, scope="col") for name in names])]
     for place, item in enumerate(records.items):
         t = item.trajectory

@@ -68,13 +68,12 @@ class Episodes:
                 self._episodes.move_to_end(name)
             return self._episodes.get(name)
 
-    def act(self, name: str, at: int, action: str) -> Episode | None:
+    def act(self, name: str, at: int, action: str) -> None:
         """Play an action in the episode of that name, one at a time (a button may be pressed twice)."""
         episode = self.find(name)
         if episode is not None:
             with self._lock:
                 episode.act(at, action)
-        return episode
 
     def goal(self, number: int) -> Sight:
         """What goal number ``number`` begins with."""

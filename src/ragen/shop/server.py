@@ -17,6 +17,7 @@ DIGITS = 20  # of a number in an address: those of a 64-bit seed
 HEADERS: Mapping[str, str] = MappingProxyType(
     {"Content-Security-Policy": documents.policy(), "Referrer-Policy": "same-origin"}
 )
+LATE = "late"  # the query of an address to which a click from an earlier page leads
 LOST = "This episode is not kept (any more), or has no such page."
 
 
@@ -57,16 +58,17 @@ class _Play(_Pages):
         """The start, or a page of an episode."""
         url = urlsplit(self.path)
         if url.path == "/":
-            asked = _number(parse_qs(url.query).get("goal", [""])[0])
+            text = parse_qs(url.query).get("goal", [""])[0]
+            asked = _number(text)
             goal = self.server.goal if asked is None else asked
-            self.page(documents.start(goal, self.server.episodes.goal(goal)))
+            self.page(documents.start(goal, self.server.episodes.goal(goal), no_goal=text if asked is None else ""))
             return
         name, at = _place(url.path)
         episode = self.server.episodes.find(name)
         if episode is None or at is None or at >= len(episode.sights):
             self.lost()
         else:
-            self.page(documents.played(name, episode, at))
+            self.page(documents.played(name, episode, at, late=url.query == LATE))
 
     def do_POST(self) -> None:  # noqa: N802 (the base class's kind of name)
         """Begin an episode, or play an action; to no other site's forms."""
@@ -84,11 +86,13 @@ class _Play(_Pages):
     def _act(self, form: Mapping[str, str]) -> None:
         name, at = _place(self.path)
         action = f"search[{plain_query(form['search'])}]" if "search" in form else f"click[{form.get('click', '')}]"
-        episode = None if at is None else self.server.episodes.act(name, at, action)
-        if episode is None:
+        episode = None if at is None else self.server.episodes.find(name)
+        if at is None or episode is None:
             self.lost()
-        else:
-            self.lead(f"/{name}/{len(episode.sights) - 1}")
+            return
+        late = at < len(episode.sights) - 1
+        self.server.episodes.act(name, at, action)
+        self.lead(f"/{name}/{len(episode.sights) - 1}{f'?{LATE}' if late else ''}")
 
     def _own_form(self) -> bool:
         """Whether no other site sent the form: a browser tells where it comes from."""
