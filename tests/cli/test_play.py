@@ -74,6 +74,12 @@ def test_a_shop_says_how_to_open_the_same_goal_in_a_browser(monkeypatch, capsys)
     assert "ragen shop" not in play(monkeypatch, capsys, "", "bandit")
 
 
+def test_fewer_words_are_offered_where_there_are_more(monkeypatch, capsys):
+    offer = "in fewer words: --env.observation compact"
+    assert offer in play(monkeypatch, capsys, "", "webshop")
+    assert offer not in play(monkeypatch, capsys, "", "webshop", "--env.observation", "compact")
+
+
 def test_without_thinking_the_prompt_asks_for_none(monkeypatch, capsys):
     text = play(monkeypatch, capsys, "Dragon\n", "bandit", "--no-thinking")
     assert "<think>" not in text
@@ -132,7 +138,7 @@ def test_a_tool_is_played_by_its_name_and_text(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("said", ["help", "?", "quit", "Exit", "q"])
-@pytest.mark.parametrize("name", ["sokoban", "countdown", "sql"])
+@pytest.mark.parametrize("name", ["sokoban", "countdown", "sql", "webshop"])
 def test_a_word_to_the_program_is_not_played(monkeypatch, capsys, said, name):
     text = play(monkeypatch, capsys, f"{said}\n", name)
     assert "nothing was played: Ctrl-D leaves; " in text

@@ -107,7 +107,8 @@ def _elsewhere(spec: "EpisodeSpec", env: "Environment", overrides: Sequence[str]
         return ""
     chosen = [] if spec.env == "webshop" else ["--env", spec.env]
     browser = shlex.join(["ragen", "shop", *chosen, "--instance", str(spec.instance_seed), *overrides])
-    return f"(the same in a browser: {browser}; in fewer words: --env.observation compact)\n\n"
+    shorter = "" if getattr(env.settings, "observation", "") == "compact" else "; in fewer words: --env.observation compact"
+    return f"(the same in a browser: {browser}{shorter})\n\n"
 
 
 def _left(runner: "EpisodeRunner[Any]") -> str:

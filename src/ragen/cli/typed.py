@@ -39,9 +39,9 @@ def understood(line: str, env: "Environment", *, thinking: bool) -> Typed:
     if tools is not None:
         typed = _called(line, tools, how_to(env), thinking=thinking)
         return Typed(None, f"Ctrl-D leaves; {how_to(env)}") if aside and typed.reply is None else typed
-    parts = [_action(part.strip(), env) for part in line.split(SEPARATOR)]
-    if aside and env.match(parts[0].reply or "") is None:
+    if aside and env.match(line) is None:  # as it stands: where any words may be searched for, these still are none
         return Typed(None, f"Ctrl-D leaves; {possible(env)}")
+    parts = [_action(part.strip(), env) for part in line.split(SEPARATOR)]
     problem = "; ".join(part.problem for part in parts if part.reply is None)
     return Typed(None, problem) if problem else Typed(_tagged(f" {SEPARATOR} ".join(p.reply or "" for p in parts), thinking))
 
