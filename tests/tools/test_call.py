@@ -87,4 +87,10 @@ def test_nothing_defused_holds_a_tag(text):
 
 def test_a_cut_is_told_and_what_fits_stays():
     assert bounded("abc", 3) == "abc"
-    assert bounded("abcd", 3) == "abc… [cut: 3 of 4 characters]"
+    assert bounded("abcd" * 9, 3) == "abc… [cut: 3 of 36 characters]"
+
+
+def test_a_text_is_cut_only_where_that_makes_it_shorter():
+    note = len("… [cut: 20 of 50 characters]")
+    lengths = [len(bounded("x" * length, 20)) for length in range(100)]
+    assert lengths == [min(length, 20 + note) for length in range(100)]

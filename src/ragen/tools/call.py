@@ -97,12 +97,13 @@ def harmless(text: str) -> str:
 
 
 def bounded(text: str, limit: int) -> str:
-    """At most ``limit`` characters of a text, with a plain mark where it was cut.
+    """At most ``limit`` characters of a text, with a plain mark where it was cut: only where that is shorter than the text.
 
-    >>> bounded("abcdef", 4)
-    'abcd… [cut: 4 of 6 characters]'
+    >>> bounded("abcdef" * 9, 4)
+    'abcd… [cut: 4 of 54 characters]'
     """
-    return text if len(text) <= limit else f"{text[:limit]}… [cut: {limit} of {len(text)} characters]"
+    cut = f"{text[:limit]}… [cut: {limit} of {len(text)} characters]"
+    return text if len(text) <= max(limit, len(cut)) else cut
 
 
 def _without_doubles(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
