@@ -85,7 +85,7 @@ def test_type_and_bounds_are_told_in_words(key: str) -> None:
         ({"pair": [False, 1]}, "setting 'x.pair' is [False, 1]: it must be a list of 2 numbers"),
         ({"either": "lef"}, "setting 'x.either' is 'lef': it must be 'left', 'right' or 'straight'; did you mean 'left'?"),
         ({"size": 5}, "setting 'x.size' is 5: it must be 4 or 9"),
-        ({"words": "a"}, "setting 'x.words' is 'a': it must be a list of texts"),
+        ({"words": "a"}, "setting 'x.words' is 'a': it must be a list of texts; a list is written in brackets, as [a,b]"),
         ({"words": ["a", 3]}, "setting 'x.words.1' is 3: it must be a text"),
         ({"pair": [0.5]}, "setting 'x.pair' is [0.5]: it must be a list of 2 numbers"),
         ({"pair": [1, 2, 3]}, "setting 'x.pair' is [1, 2, 3]: it must be a list of 2 numbers"),

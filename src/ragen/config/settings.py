@@ -99,7 +99,9 @@ def _message(problem: Mapping[str, Any], takes: str = "") -> str:
     choices = re.findall(r"'([^']*)'", takes) if kind == "literal_error" else []
     close = get_close_matches(str(problem["input"]), choices, n=1)
     large = "too large; " if kind == "int_parsing_size" else ""
-    return f"{large}it must be {takes}" + (f"; did you mean '{close[0]}'?" if close else "")
+    alone = kind in ("tuple_type", "list_type") and isinstance(problem["input"], str | int | float)
+    written = "; a list is written in brackets, as [a,b]" if alone else ""
+    return f"{large}it must be {takes}{written}" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
 def _takes(cls: type[BaseModel], path: list[str]) -> str:
