@@ -148,6 +148,7 @@ def test_c19_a_file_that_cannot_be_used_is_told_in_one_message_with_its_source(t
     assert message.startswith(f"env.products '{path}'")
     assert "setup.sh" in message
     assert "Google Drive" in message
+    assert "?." not in message
     assert "\n" not in message
 
 

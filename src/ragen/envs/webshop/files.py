@@ -23,7 +23,8 @@ _COLON = re.compile(r"\s*:\s*")
 
 def problem(setting: str, path: str, where: str, what: str) -> ConfigError:
     """The error for a file that cannot be used: the setting, the file, the place in it, what is wrong, where to get it."""
-    return ConfigError(f"env.{setting} '{path}'{f', {where}' if where else ''}: {what}. {SOURCE}")
+    end = "" if what.endswith("?") else "."
+    return ConfigError(f"env.{setting} '{path}'{f', {where}' if where else ''}: {what}{end} {SOURCE}")
 
 
 def checked(setting: str, path: str) -> Path:
