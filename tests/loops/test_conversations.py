@@ -205,5 +205,8 @@ def test_warmup_data_is_a_word_or_a_file() -> None:
     assert load_config({}, {"warmup.data": "b.jsonl"}).warmup.data == str(Path.cwd() / "b.jsonl")
     with pytest.raises(ConfigError, match=r"'warmup\.data' is 'orcale': .*\.jsonl or \.parquet; did you mean 'oracle'\?"):
         load_config({}, {"warmup.data": "orcale"})
+    for player, data in (("optimal", "oracle"), ("random", "format")):  # the names of those who play in evaluations
+        with pytest.raises(ConfigError, match=rf"did you mean '{data}'\?"):
+            load_config({}, {"warmup.data": player})
     with pytest.raises(ConfigError, match=r"'warmup\.data' is 'data\.csv'"):
         load_config({}, {"warmup.data": "data.csv"})

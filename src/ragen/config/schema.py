@@ -16,6 +16,7 @@ from ragen.modules import whole_path
 
 CLIP_BOUNDS = {"gspo": (3e-4, 4e-4), "gmpo": (0.4, 0.4)}  # clip_low, clip_high of their sources; other losses have PPO's
 MADE_DATA = ("none", "format", "oracle")  # values of warmup.data that name no file
+PLAYED_BY = {"optimal": "oracle", "random": "format"}  # the reference players that make them
 
 
 class LoraConfig(Settings):
@@ -273,8 +274,8 @@ class WarmupConfig(Settings):
             return data
         if data.endswith((".jsonl", ".parquet")):
             return whole_path(data)  # a run finds it again from other directories
-        close = get_close_matches(data, MADE_DATA, n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
+        close = PLAYED_BY.get(data) or next(iter(get_close_matches(data, MADE_DATA, n=1)), "")
+        hint = f"; did you mean '{close}'?" if close else ""
         raise ValueError(f"it must be {', '.join(MADE_DATA)}, or a file that ends in .jsonl or .parquet{hint}")
 
 
