@@ -67,3 +67,19 @@ def test_an_environment_of_ones_own_tells_its_players_as_far_as_it_says_them(
     )
     text = told(capsys, f"{file}:Own")
     assert "  those of its players()\n  optimal (the ceiling): its plan()\n" in text
+
+
+def test_tools_without_a_solution_have_no_oracle(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file, solved = tmp_path / "own.py", "    def solution(self):\n        return '1'\n"
+    text = (
+        "from ragen.envs import ToolEnvironment\n\n\n"
+        "class Own(ToolEnvironment):\n"
+        "    def start(self, instance_seed, dynamics_seed):\n        return 'Go.'\n\n"
+        "    def tools(self):\n        return ()\n\n"
+        "    def judge(self, answer):\n        return float(answer == '1')\n\n"
+        '    def actions(self):\n        return (\'{"name": "answer", "arguments": {"text": "1"}}\',)\n\n'
+        "    def instructions(self):\n        return 'Answer 1.'\n\n"
+    )
+    file.write_text(f"{text}\n\nclass Solved(Own):\n{solved}")
+    assert "no optimal one: best play is not known" in told(capsys, f"{file}:Own")
+    assert "optimal (the ceiling)" in told(capsys, f"{file}:Solved")

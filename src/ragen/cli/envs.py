@@ -59,12 +59,13 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 def _players(cls: "type[Environment]") -> Iterator[str]:
     """The floors and the ceiling, in the words of the class: an environment need not be made, it may need a file first."""
-    from ragen.envs import Environment
+    from ragen.envs import Environment, ToolEnvironment
 
     yield "  random (the floor): actions drawn evenly"
     if cls.players is not Environment.players:
         yield f"  {_first_words(cls.players.__doc__) or 'those of its players()'}"
-    if cls.plan is Environment.plan:
+    unsolved = issubclass(cls, ToolEnvironment) and cls.solution is ToolEnvironment.solution
+    if cls.plan is Environment.plan or (unsolved and cls.plan is ToolEnvironment.plan):
         yield "  no optimal one: best play is not known"
     else:
         yield f"  optimal (the ceiling): {_first_words(cls.plan.__doc__) or 'its plan()'}"
