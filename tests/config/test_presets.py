@@ -46,7 +46,8 @@ def test_a_suffix_keeps_the_method_and_takes_one_optimiser_step_a_batch(name):
     assert config.filter.strategy == paper.filter.strategy
     assert config.advantage.name == paper.advantage.name
     assert config.optim.trajectories == config.rollout.groups * config.rollout.members
-    assert config.warmup.data == "format"
+    grid = name.startswith(("frozen_lake", "sokoban"))  # where the tiny policy learns nothing from the format alone
+    assert config.warmup.data == ("oracle" if grid and name.endswith("tiny") else "format")
     assert config.eval.episodes >= 128
     assert config.model.name == ("tiny" if name.endswith("tiny") else "smollm2-135m")
 

@@ -20,12 +20,13 @@ PRESET = "frozen_lake-starpo-s-grpo-tiny"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
-    """A run of no steps: the tiny model after its warm-up, so that its replies have a form."""
+    """A run of no steps: the tiny model that knows the reply's form and nothing else, so that episodes take several turns."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGEN_CACHE", str(session_cache))
         settings = {
             "steps": 0,
             "eval.episodes": 0,
+            "warmup": {"data": "format", "demonstrations": 1024, "epochs": 2},
             "run": {"root": str(tmp_path_factory.mktemp("runs")), "name": "agent"},
         }
         return Path(ragen.train(PRESET, settings, progress=False).run)
