@@ -20,7 +20,7 @@ PRESET = "frozen_lake-starpo-s-grpo-tiny"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
-    """A run of no steps: the tiny model that knows the reply's form and nothing else, so that episodes take several turns."""
+    """A run of no steps: the tiny model that knows the reply's form only, so that episodes take several turns."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGEN_CACHE", str(session_cache))
         settings = {
