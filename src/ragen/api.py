@@ -2,27 +2,27 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ragen.config import load_config
+from ragen.config import Config, load_config
 from ragen.envs import Environment
 from ragen.envs.locate import name_of
 from ragen.errors import ConfigError
-from ragen.loops.compose import build_agent, build_workers, check_workers, world_of
-from ragen.loops.endpoint import evaluate_endpoint, evaluation_settings
-from ragen.loops.evaluate import evaluate_agent, few_valid, format_note
+from ragen.loops.compose import Agent, World, build_agent, build_workers, check_workers, world_of
+from ragen.loops.endpoint import endpoint_settings, evaluate_endpoint
+from ragen.loops.evaluate import evaluate_agent, few_valid, format_note, model_settings
 from ragen.loops.result import TrainResult
 from ragen.loops.seen import training_notes
 from ragen.loops.train import train as run_training
 from ragen.metrics.evaluation import EvalReport
 from ragen.rollout.runner import EnvironmentFactory
 from ragen.runs.directory import find_run
-from ragen.runs.evaluations import EvaluationDirectory, default_name
+from ragen.runs.evaluations import ROOT, EvaluationDirectory, default_name
 from ragen.runs.listener import Listener, Silent
 from ragen.runs.listening import listening
 from ragen.runs.models import checked_path, find_model
@@ -76,16 +76,21 @@ def evaluate(
     settings: Overrides | None = None,
     *,
     env: EnvironmentLike | None = None,
+    name: str = "",
+    root: str | Path = ROOT,
     players: bool = True,
     progress: bool = True,
     listener: Listener | None = None,
 ) -> EvalReport:
-    """Evaluate a run, a checkpoint directory, or any Hugging Face causal LM on fixed seeded instances. Nothing is written.
+    """Evaluate a run, a checkpoint directory, or any Hugging Face causal LM on fixed seeded instances.
 
     Args:
         model: a run directory or its name, a checkpoint or model directory, or a model's name.
         source: what the settings start from, as in ``train``; without it a run's own, and the defaults for a model.
         settings, env, progress, listener: as in ``train``.
+        name: a directory under ``root`` that keeps the episodes, batch by batch, and the report: the same call goes on where
+            it was stopped, one with other settings is refused. Without a name nothing is written.
+        root: where such directories are.
         players: play the environment's reference players (random, best play, …) on the same instances.
 
     Returns:
@@ -106,15 +111,31 @@ def evaluate(
         world = world_of(config, _own(env))
         check_workers(config, (world,))
         agent = build_agent(path, config.model, config.rollout)
-        told.on_phase(f"evaluate {model} on {world.name}", config.eval.episodes * config.eval.samples)
-        with closing(build_workers(config)) as workers:
-            report, _ = evaluate_agent(
-                agent, world, config, label=str(model), players=players, progress=told.on_progress, workers=workers
-            )
-        said = (*training_notes(path, stored, config, world), *format_note(report, *few_valid(world, stored, str(model))))
-        report = replace(report, notes=(*report.notes, *said))
+        asked = model_settings(world, config, agent, str(model))
+        with _kept(root, name, asked, told) if name else nullcontext() as kept:
+            report = _evaluated(agent, world, config, kept, told, label=str(model), players=players)
+            few = format_note(report, *few_valid(world, stored, str(model)))
+            report = replace(report, notes=(*report.notes, *training_notes(path, stored, config, world), *few))
+            if kept is not None:
+                kept.write_report(report.to_dict())
         told.on_eval(world.name, report)
     return report
+
+
+def _evaluated(
+    agent: Agent,
+    world: World,
+    config: Config,
+    kept: EvaluationDirectory | None,
+    told: Listener,
+    *,
+    label: str,
+    players: bool,
+) -> EvalReport:
+    told.on_phase(f"evaluate {label} on {world.name}", config.eval.episodes * config.eval.samples)
+    with closing(build_workers(config)) as workers:
+        asked: Any = {"label": label, "players": players, "progress": told.on_progress, "workers": workers, "kept": kept}
+        return evaluate_agent(agent, world, config, **asked)[0]
 
 
 def evaluate_api(
@@ -125,7 +146,7 @@ def evaluate_api(
     *,
     env: EnvironmentLike | None = None,
     name: str = "",
-    root: str | Path = "evals",
+    root: str | Path = ROOT,
     players: bool = True,
     progress: bool = True,
     listener: Listener | None = None,
@@ -155,17 +176,23 @@ def evaluate_api(
     with _alone(listener, progress=progress) as told:
         world = world_of(config, _own(env))
         check_workers(config, (world,))
-        asked = evaluation_settings(world, config, endpoint, model)
-        with EvaluationDirectory.begun(root, name or default_name(model, world.name), asked) as evaluation:
-            planned, label = config.eval.episodes * config.eval.samples, f"{model} at {endpoint.host}"
-            told.on_phase(f"evaluate {model} on {world.name}", planned)
-            told.on_message(f"episodes are kept in {evaluation.path}: the same command goes on after a stop")
-            with evaluation.telling_what_is_kept(planned):
-                report = evaluate_endpoint(
-                    sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
-                )
+        asked, label = endpoint_settings(world, config, endpoint, model), f"{model} at {endpoint.host}"
+        with _kept(root, name or default_name(model, world.name), asked, told) as evaluation:
+            told.on_phase(f"evaluate {model} on {world.name}", evaluation.planned)
+            report = evaluate_endpoint(
+                sampler, endpoint, world, config, evaluation, label=label, players=players, progress=told.on_progress
+            )
             told.on_eval(world.name, report)
     return report
+
+
+@contextmanager
+def _kept(root: str | Path, name: str, asked: Mapping[str, Any], told: Listener) -> Iterator[EvaluationDirectory]:
+    """The directory that keeps an evaluation, with word of it."""
+    with EvaluationDirectory.begun(root, name, asked) as evaluation:
+        told.on_message(f"episodes are kept in {evaluation.path}: the same command goes on after a stop")
+        with evaluation.telling_what_is_kept():
+            yield evaluation
 
 
 def _endpoint(api: str | Endpoint, model: object) -> Endpoint:

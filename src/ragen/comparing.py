@@ -15,7 +15,7 @@ from ragen.loops.compose import world_of
 from ragen.metrics.comparison import Comparison, compare_reports
 from ragen.metrics.evaluation import EvalReport
 from ragen.runs.disk import read_json
-from ragen.runs.evaluations import EPISODES, REPORT, is_evaluation, read_report
+from ragen.runs.evaluations import EvaluationDirectory, is_evaluation, read_report
 from ragen.runs.listener import Listener
 from ragen.runs.models import find_model
 
@@ -82,14 +82,15 @@ def compare(
 def _stored_report(model: str | Path) -> EvalReport | None:
     """The report of a finished evaluation, or None for something that is to be evaluated."""
     path = Path(model)
-    file = path / REPORT
-    if (path / EPISODES).is_file() and not file.is_file():
-        raise CheckpointError(f"the evaluation '{path}' is not finished: repeat its command to go on, then compare")
     if not is_evaluation(path):
         return None
-    file = path if path.is_file() else file
-    advice = "make the evaluation again"
-    return read_report(read_json(file, advice), f"'{file}'", advice)
+    if path.is_file():
+        advice = "make the evaluation again"
+        return read_report(read_json(path, advice), f"'{path}'", advice)
+    report = EvaluationDirectory.open(path).report()
+    if report is None:
+        raise CheckpointError(f"the evaluation '{path}' is not finished: repeat its command to go on, then compare")
+    return report
 
 
 def _common_settings(

@@ -122,6 +122,11 @@ class Trajectory:
         return math.fsum(part for turn in self.turns for part in turn.parts)
 
     @property
+    def has_ids(self) -> bool:
+        """Whether the ids of what was sampled are known: of an endpoint's replies they are not."""
+        return any(turn.completion.token_ids for turn in self.turns)
+
+    @property
     def sampled_tokens(self) -> int:
         """|τ|: the number of tokens the policy sampled."""
         return sum(turn.completion.length for turn in self.turns)

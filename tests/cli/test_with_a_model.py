@@ -191,12 +191,12 @@ def test_eval_of_a_plain_model_on_another_environment(model, tmp_path, capsys):
     text = capsys.readouterr().out
     assert "frozen_lake-det: success" in text
     assert "best possible" in text
-    assert "not stored" not in text
+    assert "stored" not in text
     stored = json.loads(report.read_text())
     assert stored["settings"]["max_turns"] == 1
     assert stored["players"] == {}
     assert main(words) == 0
-    assert capsys.readouterr().out.endswith("This report is not stored: --json FILE writes it to a file.\n")
+    assert capsys.readouterr().out.endswith("--name NAME keeps the episodes and this report, --json FILE the report.\n")
 
 
 def test_warmup_makes_a_model_directory(model, tmp_path, capsys, monkeypatch):
@@ -281,7 +281,7 @@ def test_bench_refuses_sizes_that_cannot_be_and_settings_that_change_nothing(mod
 @pytest.mark.parametrize(
     ("words", "work", "advice"),
     [
-        (["eval", "MODEL", "--episodes", "2"], "ragen.api.evaluate_agent", "--episodes N makes it shorter"),
+        (["eval", "MODEL", "--episodes", "2"], "ragen.api.evaluate_agent", "--name NAME keeps what is played"),
         (["compare", "MODEL", "MODEL", "--episodes", "2"], "ragen.api.evaluate_agent", "is compared as files"),
     ],
 )

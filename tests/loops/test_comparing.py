@@ -71,6 +71,7 @@ def test_settings_mean_nothing_where_all_is_finished(stored: Path) -> None:
 def test_an_evaluation_directory_is_read_when_it_is_finished(stored: Path, tmp_path: Path) -> None:
     folder = tmp_path / "evals" / "m"
     folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"env": {}, "eval": {}, "rollout": {}}')
     (folder / "episodes.jsonl").write_text("")
     with pytest.raises(CheckpointError, match="is not finished"):
         ragen.compare([folder, stored], progress=False)

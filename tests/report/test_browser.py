@@ -4,9 +4,11 @@ import json
 import threading
 
 import pytest
+from tests.kept_evaluation import kept, spoken_episode
 from tests.report.browser import Browser, find_chromium
 from tests.report.conftest import HOSTILE, evaluation
 
+from ragen.episode import EndReason
 from ragen.report.file import write_report
 from ragen.report.live import Watch
 from ragen.runs.summary import DONE
@@ -171,7 +173,7 @@ def test_the_list_filters_searches_and_sorts(maker, show):
     page.choose(select.format(1), "any")
     page.choose(select.format(2), "invalid format")
     assert page.run(LISTED)[0].startswith("step 4, group 0, member 5, no success")
-    page.choose(select.format(5), "all steps")
+    page.choose(select.format(6), "all steps")
     page.wait("document.querySelector('#count').textContent === '2 of 50 episodes'")
     page.choose(select.format(2), "any")
     page.run("const s = document.getElementById('search'); s.value = 'NEEDLE'; s.dispatchEvent(new Event('input'))")
@@ -307,3 +309,48 @@ def test_a_page_that_watches_grows_with_the_run(run, maker, browser):
         thread.join()
     browser.wait("document.getElementById('live').textContent.includes('ended')")
     browser.errors.clear()  # the connections refused since then
+
+
+def test_an_evaluation_is_read_without_a_word_of_training_or_tokens(tmp_path, show):
+    lost = spoken_episode(3, end=EndReason.ERROR, error="no reply")
+    made = kept(tmp_path, [spoken_episode(1, "I go", "I won"), spoken_episode(2, HOSTILE), lost])
+    made.write_report(evaluation(success=0.5, notes=("mind this",)))
+    page = show(made)
+    said = page.text("#summary")
+    assert "evaluation of wise at http://here/v1" in said
+    assert ".500 [.100, .600]" in said
+    assert "mind this" in said
+    assert "Main curves" not in said
+    page.press("2")
+    assert "Evaluations have no curves" in page.text("#curves")
+    page.press("3")
+    page.wait("document.querySelector('#reader article') && document.querySelector('.row')")
+    assert page.run(LISTED) == [
+        "group 0, member 0, success, return 0, ",
+        "group 1, member 0, no success, return 0, ",
+        "group –, member 0, no success, return 0, lost",
+    ]
+    assert page.text("#reader h3") == "group 0 · member 0"
+    assert page.run("[...document.querySelectorAll('#reader .reply .text')].map((t) => t.textContent)") == ["I go", "I won"]
+    shown = page.text("#rollouts")
+    for word in ("train", "left out", "Colour", "Step", "policy after", "advantage", "all-tokens"):
+        assert word not in shown, word
+    page.press("j")
+    page.press("j")
+    page.wait("document.querySelector('#reader .problem')")
+    assert page.text("#reader .problem") == "lost: no reply"
+
+
+def test_a_run_and_an_evaluation_in_one_page(tmp_path, run, show):
+    made = kept(tmp_path, [spoken_episode(1, "I won")])
+    made.write_report(evaluation(success=0.5))
+    page = show(run, made, at="#rollouts/0/2/0")
+    assert page.run("document.querySelectorAll('#pick-step, #pick-colour').length") == 2
+    assert "policy after" in page.text("#reader")
+    page.run("location.hash = '#rollouts/1'")
+    page.wait("document.querySelector('#reader .reply .text').textContent === 'I won'")
+    assert page.run("document.querySelectorAll('#pick-step, #pick-colour').length") == 0
+    assert page.run("document.querySelectorAll('#summary .card').length") == 0  # not drawn yet
+    page.press("1")
+    assert "Main curves" in page.text("#summary")
+    assert page.run("document.querySelectorAll('#summary .card').length") == 1

@@ -60,8 +60,8 @@ def test_a_head_is_made_again_only_where_a_file_has_changed(run, monkeypatch):
     from ragen.report import live
 
     made = []
-    real = live.plain_overview
-    monkeypatch.setattr(live, "plain_overview", lambda run: made.append(1) or real(run))
+    real = live.overview_of
+    monkeypatch.setattr(live, "overview_of", lambda run: made.append(1) or real(run))
     watched = LiveRun(run.path)
     assert watched.head() == watched.head()
     assert len(made) == 1

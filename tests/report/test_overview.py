@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from tests.kept_evaluation import kept, spoken_episode
 from tests.report.conftest import evaluation
 
 from ragen.config import load_config
@@ -11,6 +12,7 @@ from ragen.errors import CheckpointError
 from ragen.metrics.definitions import METRICS
 from ragen.metrics.units import unit
 from ragen.report.curves import GROUPS, columns, described
+from ragen.report.evaluation import evaluation_overview
 from ragen.report.overview import Event, overview, times
 from ragen.runs.directory import RunDirectory
 from ragen.runs.lock import locked
@@ -168,3 +170,28 @@ def test_evaluations_in_between_stand_by_their_step(run):
     run.write_eval("step-2", 2, json.loads(json.dumps(evaluation())))
     run.write_eval("before", 0, evaluation())
     assert [e.name for e in overview(run).evaluations] == ["before", "step-2"]
+
+
+def test_an_evaluation_is_one_step_in_which_nothing_trains(tmp_path):
+    made = kept(tmp_path, [spoken_episode(1, "I won"), spoken_episode(2, "no")])
+    told = evaluation_overview(made)
+    assert told.status == "not finished (2 of 2 episodes): repeat its command to go on"
+    assert (told.evaluations, told.trains, told.tokens, told.running) == ((), False, False, False)
+    endpoint = {"requests": 9, "failures": 0, "cost": 1.5, "replies": {"cut": 1}}
+    made.write_report(evaluation(success=0.5, temperature=float("nan"), endpoint=endpoint, notes=("a note",)))
+    with locked(made.path):
+        assert evaluation_overview(made).status == "running (2 of 2 episodes so far)"
+    told = evaluation_overview(made)
+    assert told.status == "2 of 2 episodes played"
+    assert (told.name, told.label) == ("wise", "frozen_lake · evaluation of wise at http://here/v1")
+    assert [(e.name, e.step, e.own, e.scores[0].success) for e in told.evaluations] == [("evaluation", 0, True, 0.5)]
+    assert ([step for step, _ in told.steps], told.curves, told.notes) == ([0], {}, ("a note",))
+    facts = dict(told.facts)
+    assert facts["task"] == "frozen_lake"
+    assert facts["sampling"] == "T not told, at most 256 tokens a turn"
+    assert (facts["requests"], facts["cost"]) == ("9", "1.5")
+    assert not facts.keys() & {"failures", "replies", "weights"}
+    assert told.drawing["kind"] == "grid"
+    weights = {"model": {"name": "mine", "weights": "/a/b", "changed": 1.0, "dtype": "float32"}}
+    local = evaluation_overview(kept(tmp_path, [spoken_episode(1, "no")], name="local", player=weights))
+    assert (local.tokens, dict(local.facts)["weights"]) == (True, "/a/b (float32)")

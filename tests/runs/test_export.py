@@ -180,3 +180,27 @@ def test_hugging_face_datasets_loads_both_files(tmp_path: Path) -> None:
     lines = datasets.load_dataset("json", data_files=str(tmp_path / "a.jsonl"), split="train", cache_dir=cache)
     assert lines[1]["conversations"][3] == {"from": "gpt", "value": "<think>Left Left"}
     assert lines[0]["instance_seed"] == 2**62 + 1
+
+
+def said(text: str, *, extends: bool) -> Turn:
+    """A turn of an endpoint's model: without ids, and without a count of them."""
+    return Turn((), extends, Completion((), (), (), text, StopReason.END), "Go.", ("Up",), True, 1.0)
+
+
+def test_an_endpoint_s_replies_go_out_as_text_and_their_ids_as_unknown(tmp_path: Path) -> None:
+    replies = ["why</think><answer>Up</answer>", "<think>why</think>Up", "Up", "</think>Up"]
+    exporter = Exporter(Origin("api", 1, False, lambda ids: "", ""))
+    item = stored(*(said(text, extends=k > 0) for k, text in enumerate(replies)))
+    (line,) = sharegpt(tmp_path, exporter, item, stored(said("", extends=False)))  # the other one said nothing
+    told = [message["value"] for message in line["conversations"] if message["from"] == "gpt"]
+    assert told == [f"<think>{replies[0]}", replies[1], replies[2], f"<think>{replies[3]}"]
+    assert (line["reply_token_ids"], line["tokenizer"]) == (None, "")
+    assert exporter.tally.lost == 1
+    pytest.importorskip("pyarrow")
+    from pyarrow.parquet import read_table
+
+    write_parquet(tmp_path / "out.parquet", exporter.rows(0, [item]), exporter.origin)
+    (row,) = read_table(tmp_path / "out.parquet").to_pylist()
+    assert [message["content"] for message in row["messages"]][1::2] == told
+    for column in ("token_ids", "mask", "logprobs", "entropies", "turn_ids", "reply_token_ids"):
+        assert row[column] is None, column

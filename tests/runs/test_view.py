@@ -10,7 +10,7 @@ from rich.console import Console
 from ragen.episode import Completion, EndReason, StopReason, Trajectory, Turn
 from ragen.rollout.segments import segments
 from ragen.runs.events import StoredTrajectory
-from ragen.runs.view import CLOSE, OPEN, render, show_trajectories, spans
+from ragen.runs.view import CLOSE, OPEN, Reading, render, show_trajectories, spans
 
 
 def decode(ids):
@@ -41,7 +41,7 @@ def test_a28_the_marked_spans_are_the_mask_token_for_token(trajectory):
 
 @given(played())
 def test_a28_the_printed_marks_enclose_exactly_the_sampled_text(trajectory):
-    text = "".join(line.plain for line in render(StoredTrajectory(0, trajectory, None), decode))
+    text = "".join(line.plain for line in render(StoredTrajectory(0, trajectory, None), Reading(decode)))
     inside = [piece.split(CLOSE)[0] for piece in text.split(OPEN)[1:]]
     assert inside == [decode(turn.completion.token_ids) for turn in trajectory.turns]
 
@@ -55,12 +55,12 @@ def turn(text="hi", **changes):
         "valid": True,
         "reward": 1.0,
     }
-    return Turn(**{**base, "completion": Completion((2,), (0.0,), (0.0,), text, StopReason.END), **changes})
+    return Turn(**{"completion": Completion((2,), (0.0,), (0.0,), text, StopReason.END), **base, **changes})
 
 
-def printed(stored, how=decode, **options):
+def printed(stored, how=decode, *, training=True, **options):
     file = io.StringIO()
-    show_trajectories(stored, Console(file=file, width=40), how, **options)
+    show_trajectories(stored, Console(file=file, width=40), Reading(how, training=training), **options)
     return file.getvalue()
 
 
@@ -107,3 +107,22 @@ def test_a_limit_says_how_many_are_left():
     text = printed(stored, limit=2)
     assert text.count("member") == 2
     assert "3 more" in text
+
+
+def test_of_an_evaluation_nothing_is_said_about_training():
+    lost = Trajectory("bandit", 2, 0, (), EndReason.ERROR, False, error="the endpoint is down")
+    trajectory = Trajectory("bandit", 1, 0, (turn(),), EndReason.TERMINATED, True)
+    text = printed([StoredTrajectory(0, trajectory), StoredTrajectory(None, lost)], training=False)
+    assert "── bandit · group 0 · member 0 · instance 1 ──" in text
+    assert "turn 1: reward 1 · actions Up || Left · stop end" in text
+    assert "lost: the endpoint is down" in text
+    assert not any(word in text for word in ("train", "advantage", "policy", "environment failed"))
+
+
+def test_without_ids_the_texts_of_the_turns_are_shown():
+    reply = Completion((), (), (), "I say\x1b <answer>Up</answer>", StopReason.END, untold_tokens=7)
+    trajectory = Trajectory(
+        "bandit", 1, 0, (turn(completion=reply, observation="see\u202e this"),), EndReason.TERMINATED, True
+    )
+    text = printed([StoredTrajectory(0, trajectory)], training=False)
+    assert f"see\\x202e this\n{OPEN}I say\\x1b <answer>Up</answer>{CLOSE}\n   ↳ turn 1" in text

@@ -8,6 +8,7 @@ import sys
 import urllib.request
 
 import pytest
+from tests.kept_evaluation import kept
 
 from ragen.cli.main import main
 from ragen.config import load_config
@@ -60,10 +61,14 @@ def test_a_port_in_use_names_the_way_out(capsys):
         (["shop"], "<th scope=\"col\">turns</th>"),
         (["shop", "--best", "--step", "1"], "<th scope=\"col\">group</th>"),
         (["shop", "--group", "1"], "page 1 of"),
+        (["agent", "--group", "1"], "page 1 of"),
+        (["evals/agent", "--best"], "evaluation of mine"),
     ],
 )  # fmt: skip
 def test_pages_are_served_until_ctrl_c(make_run, tmp_path, words, shown):
-    make_run()
+    played = [item.trajectory for item in make_run().trajectories()]
+    player = {"model": {"name": "mine", "weights": "/a", "changed": 1.0, "dtype": "float32"}}
+    kept(tmp_path / "evals", played, name="agent", env="webshop", player=player)
     command = [sys.executable, "-m", "ragen.cli.main", "shop", *words, "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes, cwd=tmp_path, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:

@@ -35,7 +35,7 @@ COUNTING = (
     *(f"model.{name}" for name in ("device", "dtype", "trust_remote_code")),
     "run.threads",
 )  # the settings that an evaluation reads
-_WITH_API = ("api_model", "name", *_ENDPOINT)
+_WITH_API = ("api_model", *_ENDPOINT)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,13 +50,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="environment preset or FILE.py:Class (default: the run's own, or bandit)",
     )
     add_evaluation_options(parser)
+    parser.add_argument(
+        "--name",
+        help="keep all episodes and the report in evals/NAME, where a stopped evaluation goes on (default: nothing is kept; "
+        "with --api: model and environment)",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the whole report as JSON ('-' = standard output)")
     add_force(parser)
     parser.add_argument("--quiet", action="store_true", help="print only the report")
     api = parser.add_argument_group("an API model, in place of MODEL_OR_RUN (docs/evaluation.md; extra 'api')")
     api.add_argument("--api", metavar="URL", help="an OpenAI-compatible endpoint, such as https://api.openai.com/v1")
     api.add_argument("--model", dest="api_model", metavar="NAME", help="the model's name there")
-    api.add_argument("--name", help="directory under evals/ that keeps the episodes (default: model and environment)")
     api.add_argument("--key-env", metavar="VARIABLE", help=f"environment variable that holds the key ({DEFAULT_KEY})")
     api.add_argument("--concurrency", type=int, metavar="N", help="requests at the same time (8)")
     api.add_argument("--timeout", type=float, metavar="S", help="seconds a request may take (120)")
@@ -101,13 +105,14 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     from ragen.runs.listening import listening
 
     with listening(quiet=args.quiet or args.json == "-") as listener:
-        if endpoint is None:
-            with nothing_kept("--episodes N makes it shorter"):
-                report = evaluate(args.model, args.preset, words, players=args.players, listener=listener)
+        asked = {"name": args.name or "", "players": args.players, "listener": listener}
+        if endpoint is not None:
+            report = evaluate_api(args.api_model, endpoint, args.preset, words, **asked)
+        elif args.name:
+            report = evaluate(args.model, args.preset, words, **asked)
         else:
-            report = evaluate_api(
-                args.api_model, endpoint, args.preset, words, name=args.name or "", players=args.players, listener=listener
-            )
+            with nothing_kept("--name NAME keeps what is played"):
+                report = evaluate(args.model, args.preset, words, **asked)
     _report(report, args, out)
     return 0
 
@@ -166,5 +171,5 @@ def _report(report: Any, args: argparse.Namespace, out: Path | None) -> None:
         tell("\n".join(eval_lines(report.env, report)) + "\n")
     if out is not None:
         write_text(out, text)
-    elif args.api is None and not args.quiet:
-        tell("This report is not stored: --json FILE writes it to a file.\n")
+    elif args.api is None and not args.name and not args.quiet:
+        tell("Nothing of this is stored: --name NAME keeps the episodes and this report, --json FILE the report.\n")

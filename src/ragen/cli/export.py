@@ -1,4 +1,4 @@
-"""Write stored trajectories of a run to a file: ShareGPT JSON lines (.jsonl) or Parquet (.parquet), see docs/exports.md.
+"""Write stored episodes of a run or an evaluation to a file: ShareGPT JSON lines (.jsonl) or Parquet (docs/exports.md).
 
 A warm-up takes such a file: ragen warmup PRESET --warmup.data FILE
 """
@@ -16,8 +16,8 @@ from ragen.wording import counted
 
 if TYPE_CHECKING:
     from ragen.runs.directory import RunDirectory
-    from ragen.runs.events import StoredTrajectory
     from ragen.runs.export import Exporter, Row
+    from ragen.runs.stored import Stored
 
 OVERRIDES: str | None = None
 FORMATS = {".jsonl": "sharegpt", ".parquet": "parquet"}
@@ -25,7 +25,7 @@ FORMATS = {".jsonl": "sharegpt", ".parquet": "parquet"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", metavar="RUN", help="a run directory, or its name under runs/")
+    parser.add_argument("run", metavar="RUN_OR_EVALUATION", help="a run or a kept evaluation, by path or by name")
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="a .jsonl or .parquet file")
     add_force(parser)
     parser.add_argument(
@@ -44,50 +44,44 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     form = args.format or FORMATS.get(out.suffix)
     if form is None:
         raise ConfigError(f"--out '{out}' has no known format: end it with {' or '.join(FORMATS)}, or give --format")
-    from ragen.runs.directory import RunDirectory, find_run
-    from ragen.runs.export import Exporter, Origin, write_parquet, write_sharegpt
-    from ragen.runs.tokens import tokenizer_of
-    from ragen.text.conversations import vocabulary_digest
+    from ragen.runs.directory import RunDirectory
+    from ragen.runs.export import Exporter, origin_of, write_parquet, write_sharegpt
+    from ragen.runs.stored import open_stored
 
-    opened = RunDirectory.open(find_run(args.run))
-    steps = _chosen_steps(opened, args.steps)
-    tokenizer = tokenizer_of(opened)
-    origin = Origin(
-        run=opened.path.name,
-        seed=opened.config.seed,
-        windowed=opened.config.rollout.context == "window",
-        decode=lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False)),
-        tokenizer=vocabulary_digest(tokenizer.get_vocab()),
-    )
-    exporter = Exporter(origin)
+    opened = open_stored(args.run)
+    is_run = isinstance(opened, RunDirectory)
+    steps = _chosen_steps(opened, args)
+    exporter = Exporter(origin_of(opened))
     rows = _rows(opened, exporter, steps, args)
     write = write_sharegpt if form == "sharegpt" else write_parquet
     first = next(rows, None)
+    of = f"of {counted(len(steps), 'step')}" if is_run else "of an evaluation"
     if first is None:
-        raise CheckpointError(
-            f"none of the episodes of '{opened.path}' in {counted(len(steps), 'stored step')} is as asked for"
-        )
-    written = write(out, _with_first(first, rows), origin)
-    tally = exporter.tally
-    episodes = f"{counted(tally.trajectories, 'episode')} of {counted(len(steps), 'step')}"
-    lines = [f"{out}: {counted(written, 'row')}, {episodes} ({form})", *tally.notes()]
+        raise CheckpointError(f"none of the episodes {of} in '{opened.path}' is as asked for")
+    written = write(out, _with_first(first, rows), exporter.origin)
+    lines = [f"{out}: {counted(written, 'row')}, {counted(exporter.tally.trajectories, 'episode')} {of} ({form})"]
+    lines += exporter.tally.notes()
     if args.format is None:
-        lines.append(f"warm up on it: ragen warmup {shlex.quote(str(opened.path / 'config.yaml'))} --warmup.data {out}")
+        preset = shlex.quote(str(opened.path / "config.yaml")) if is_run else "PRESET"
+        lines.append(f"warm up on it: ragen warmup {preset} --warmup.data {out}")
     tell("\n".join(lines) + "\n")
     return 0
 
 
-def _rows(opened: "RunDirectory", exporter: "Exporter", steps: Sequence[int], args: argparse.Namespace) -> "Iterator[Row]":
-    def wanted(item: "StoredTrajectory") -> bool:
-        t = item.trajectory
-        return (
-            not (args.success and not t.success)
-            and not (args.trained and not item.trained)
-            and (args.min_return is None or t.total_return >= args.min_return)
-        )
+def _rows(
+    opened: "Stored", exporter: "Exporter", steps: "Sequence[int | None]", args: argparse.Namespace
+) -> "Iterator[Row]":
+    from ragen.runs.stored import episodes
 
     for step in steps:
-        yield from exporter.rows(step, [item for item in opened.trajectories(step) if wanted(item)])
+        wanted = [
+            item
+            for item in episodes(opened, step).items
+            if (item.trajectory.success or not args.success)
+            and (item.trained or not args.trained)
+            and (args.min_return is None or item.trajectory.total_return >= args.min_return)
+        ]
+        yield from exporter.rows(step or 0, wanted)
 
 
 def _with_first(first: "Row", rest: "Iterator[Row]") -> "Iterator[Row]":
@@ -95,8 +89,20 @@ def _with_first(first: "Row", rest: "Iterator[Row]") -> "Iterator[Row]":
     yield from rest
 
 
-def _chosen_steps(opened: "RunDirectory", text: str | None) -> list[int]:
-    """The stored steps that are asked for; a single one that is not stored is an error of ``RunDirectory.trajectories``."""
+def _chosen_steps(opened: "Stored", args: argparse.Namespace) -> "Sequence[int | None]":
+    """The stored steps that are asked for; None for an evaluation, which has none."""
+    from ragen.runs.directory import RunDirectory
+
+    if isinstance(opened, RunDirectory):
+        return _of_run(opened, args.steps)
+    for name in ("steps", "trained"):
+        if getattr(args, name):
+            raise ConfigError(f"'{opened.path}' is an evaluation, in which nothing is trained: leave --{name} out")
+    return [None]
+
+
+def _of_run(opened: "RunDirectory", text: str | None) -> list[int]:
+    """The stored steps that ``text`` names; a single one that is not stored is an error of ``RunDirectory.trajectories``."""
     stored = opened.trajectory_steps()
     if not stored:
         opened.trajectories()  # raises: it says why there are none

@@ -1,4 +1,4 @@
-"""Write one HTML page of runs: summary, curves, and every stored episode to read (docs/report.md).
+"""Write one HTML page of runs and evaluations: summary, curves, every stored episode to read (docs/report.md).
 
 It opens from disk, without network. Several runs are drawn over each other. Works on a run that goes on.
 """
@@ -17,7 +17,7 @@ OVERRIDES: str | None = None
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or their names under runs/")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="runs or kept evaluations, by path or by name")
     parser.add_argument(
         "-o",
         "--out",
@@ -34,18 +34,20 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Write the page and say where it is."""
     del overrides
     from ragen.report.file import write_report
-    from ragen.runs.directory import RunDirectory, find_run
+    from ragen.runs.directory import RunDirectory
     from ragen.runs.listening import listening
+    from ragen.runs.stored import open_stored
 
-    found = [find_run(name) for name in args.runs]
-    place = found[0] / "report.html" if len(found) == 1 else Path("report.html")
+    stored = [open_stored(name) for name in args.runs]
+    place = stored[0].path / "report.html" if len(stored) == 1 else Path("report.html")
     out = writable_file("--out", args.out or str(place), force=args.force or not args.out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out '{out}' is not the name of a page: end it with .html")
-    runs = [RunDirectory.open(path) for path in found]
+    runs = [one for one in stored if isinstance(one, RunDirectory)]
     with listening() as listener:
-        listener.on_phase("pack steps", sum(len(one.trajectory_steps()) for one in runs))
-        made = write_report(runs, out, all_tokens=args.all_tokens, progress=listener.on_progress)
+        steps = sum(len(one.trajectory_steps()) for one in runs) + len(stored) - len(runs)
+        listener.on_phase("pack steps", steps)
+        made = write_report(stored, out, all_tokens=args.all_tokens, progress=listener.on_progress)
     for one in runs:
         if lost := one.lost_metrics():
             complain(f"note: {one.path}: {lost}, so the page is without their curves\n")

@@ -1,6 +1,7 @@
 """WebShop in the browser: play it yourself, or follow an agent's stored episode click by click.
 
-Without RUN a goal of the shop is played, under the rules an agent has. With RUN the episodes of a stored step are shown.
+Without RUN a goal of the shop is played, under the rules an agent has. With RUN, a run or an evaluation that was kept, its
+stored episodes are shown.
 Served on this machine only; Ctrl-C ends it.
 """
 
@@ -24,7 +25,9 @@ NOTE = "Ctrl-C ends this"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", metavar="RUN", nargs="?", help="a run directory, or its name under runs/ (default: play)")
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="a run or a kept evaluation, by path or by name (default: play)"
+    )
     parser.add_argument("--instance", type=int, help="the goal to begin with (0)")
     parser.add_argument("--port", type=int, default=PORT, help=f"port on 127.0.0.1 ({PORT}; 0 = any that is free)")
     choose_episodes(parser)
@@ -57,19 +60,17 @@ def _play(args: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _replay(args: argparse.Namespace, overrides: Sequence[str]) -> int:
-    from ragen.runs.directory import RunDirectory, find_run
-    from ragen.runs.summary import groups_a_step
+    from ragen.runs.stored import env_of, episodes, open_stored
     from ragen.shop.record import Records
     from ragen.shop.server import ReplayServer
 
     if overrides or args.instance is not None:
         word = overrides[0] if overrides else "--instance"
         raise ConfigError(f"{word} means nothing beside a run, which has its own settings and goals: leave it out")
-    opened = RunDirectory.open(find_run(args.run))
-    env = shop_of(opened.config.env)
-    stored = chosen(opened.trajectories(args.step), groups_a_step(opened.config), args)
-    step = args.step if args.step is not None else opened.trajectory_steps()[-1]
-    with ReplayServer(Records(env, stored, f"{opened.path} · step {step}"), args.port) as server:
+    opened = open_stored(args.run)
+    env = shop_of(env_of(opened))
+    read = episodes(opened, args.step)
+    with ReplayServer(Records(env, chosen(read, args), read.about), args.port) as server:
         server.serve(NOTE)
     return 0
 

@@ -1,4 +1,7 @@
-"""Print stored trajectories of a run, those trained on first: trained tokens marked, reward and credit of each turn."""
+"""Print stored episodes of a run, those trained on first, or of an evaluation that was kept.
+
+Sampled tokens are marked, and each turn's reward and credit told.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -9,15 +12,18 @@ from ragen.errors import CheckpointError, ConfigError
 from ragen.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ragen.runs.directory import RunDirectory
     from ragen.runs.events import StoredTrajectory
+    from ragen.runs.stored import Episodes, Stored
 
 OVERRIDES: str | None = None
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", metavar="RUN", help="a run directory, or its name under runs/")
+    parser.add_argument("run", metavar="RUN_OR_EVALUATION", help="a run or a kept evaluation, by path or by name")
     choose_episodes(parser)
     parser.add_argument("--limit", type=int, default=8, help="trajectories at most (8; 0 = all)")
     parser.add_argument("--json", action="store_true", help="print them as stored, one line of JSON each (all: --limit 0)")
@@ -40,32 +46,39 @@ def run(args: argparse.Namespace, overrides: Sequence[str]) -> int:
     del overrides
     if args.limit < 0:
         raise ConfigError(f"--limit is {args.limit}; use 0 (all) or more")
-    from ragen.runs.directory import RunDirectory, find_run
     from ragen.runs.events import to_line, trajectory_record
-    from ragen.runs.summary import groups_a_step
+    from ragen.runs.stored import episodes, open_stored
     from ragen.runs.tokens import decoder
-    from ragen.runs.view import reading_console, show_trajectories
+    from ragen.runs.view import Reading, reading_console, show_trajectories
 
-    opened = RunDirectory.open(find_run(args.run))
-    stored = opened.trajectories(args.step)
-    a_step = groups_a_step(opened.config)
-    wanted = chosen(stored, a_step, args)
+    opened = open_stored(args.run)
+    read = episodes(opened, args.step)
+    wanted = chosen(read, args)
     if args.json:
         for item in wanted[: args.limit or None]:
             give(to_line(trajectory_record(item)))
         return 0
-    step = args.step if args.step is not None else opened.trajectory_steps()[-1]
-    decode = decoder(opened)
+    how = Reading(decoder(opened), read.groups_a_step, training=read.step is not None)
     console = reading_console()
-    trained, rollbacks = sum(item.trained for item in stored), len(opened.rollbacks())
-    told = f"{trained} of them trained on{_order(args)}" if trained else "none of them trained on"
-    title = f"{opened.path} · step {step} · {counted(len(stored), 'trajectory', 'trajectories')}, {told}"
-    title += f" · {counted(rollbacks, 'rollback')}" if rollbacks else ""
-    console.print(title, markup=False, highlight=False, soft_wrap=True)
-    if why := "" if trained else _why_untrained(opened, step):
-        console.print(why, markup=False, highlight=False, soft_wrap=True)
-    show_trajectories(wanted, console, decode, limit=args.limit or None, groups_a_step=a_step)
+    for line in _head(opened, read, args):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    show_trajectories(wanted, console, how, limit=args.limit or None)
     return 0
+
+
+def _head(opened: "Stored", read: "Episodes", args: argparse.Namespace) -> "Iterator[str]":
+    """What stands above the episodes."""
+    from ragen.runs.directory import RunDirectory
+
+    title = f"{read.about} · {counted(len(read.items), 'trajectory', 'trajectories')}"
+    if not isinstance(opened, RunDirectory) or read.step is None:
+        yield title + _order(args)
+        return
+    trained, rollbacks = sum(item.trained for item in read.items), len(opened.rollbacks())
+    told = f"{trained} of them trained on{_order(args) or ', those first'}" if trained else "none of them trained on"
+    yield f"{title}, {told}" + (f" · {counted(rollbacks, 'rollback')}" if rollbacks else "")
+    if why := "" if trained else _why_untrained(opened, read.step):
+        yield why
 
 
 def _why_untrained(run: "RunDirectory", step: int) -> str:
@@ -81,11 +94,9 @@ def _why_untrained(run: "RunDirectory", step: int) -> str:
     return f"nothing was trained in this step: {flat} (a run stops after {limit} in a row: filter.max_flat_steps)"
 
 
-def chosen(stored: "Sequence[StoredTrajectory]", a_step: int | None, args: argparse.Namespace) -> "list[StoredTrajectory]":
-    """What the options ask for, in the order they ask for; ``a_step`` is what ``groups_a_step`` says.
-
-    Raises CheckpointError where nothing is left.
-    """
+def chosen(read: "Episodes", args: argparse.Namespace) -> "list[StoredTrajectory]":
+    """What the options ask for, in the order they ask for. Raises CheckpointError where nothing is left."""
+    stored, a_step = read.items, read.groups_a_step
 
     def wanted(item: "StoredTrajectory") -> bool:
         t = item.trajectory
@@ -104,7 +115,8 @@ def chosen(stored: "Sequence[StoredTrajectory]", a_step: int | None, args: argpa
         members = max((item.trajectory.member for item in stored), default=0)
         won = sum(item.trajectory.success for item in stored)
         raise CheckpointError(
-            f"no such trajectory among the {len(stored)} of this step: groups are {_span(groups)}"
+            f"no such trajectory among the {len(stored)}{'' if read.step is None else ' of this step'}: groups are "
+            f"{_span(groups)}"
             f"{'' if a_step is None else f' (in the step 0 to {a_step - 1})'}, members 0 to {members}, and {won} succeeded"
         )
     if args.best or args.worst:
@@ -115,7 +127,7 @@ def chosen(stored: "Sequence[StoredTrajectory]", a_step: int | None, args: argpa
 
 
 def _order(args: argparse.Namespace) -> str:
-    return ", highest return first" if args.best else ", lowest return first" if args.worst else ", those first"
+    return ", highest return first" if args.best else ", lowest return first" if args.worst else ""
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ from ragen.envs.workers import InTurn, Workers
 from ragen.episode import EndReason, Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.loops.compose import World, build_rules, build_workers
-from ragen.loops.evaluate import ceiling, format_note, notes, score_players
+from ragen.loops.evaluate import ceiling, format_note, notes, score_players, shared_settings
 from ragen.metrics.evaluation import EvalReport, evaluation_report
 from ragen.rollout.collect import Progress, in_groups
 from ragen.rollout.contexts import MessageContext
@@ -34,16 +34,10 @@ DOWN_AFTER = 2  # episodes without a reply in a row, times the concurrency, afte
 UNLIMITED = 2**62  # tokens: a context's size is the endpoint's to know
 
 
-def evaluation_settings(world: World, config: Config, endpoint: Endpoint, model: str) -> dict[str, Any]:
-    """What makes the results of an evaluation what they are: another value is another evaluation."""
-    rollout, settings = config.rollout, config.eval
-    asked = ("max_new_tokens", "max_trajectory_tokens", "stop_strings", "context", "window", "thinking", "format_penalty")
-    return {
-        "endpoint": {"url": endpoint.url, "model": model, "body": endpoint.body},
-        "env": {"name": world.name, **world.settings},
-        "eval": {name: getattr(settings, name) for name in ("episodes", "samples", "temperature", "seed")},
-        "rollout": {name: getattr(rollout, name) for name in asked},
-    }
+def endpoint_settings(world: World, config: Config, endpoint: Endpoint, model: str) -> dict[str, Any]:
+    """What makes the results of an evaluation at an endpoint what they are: another value is another evaluation."""
+    player = {"endpoint": {"url": endpoint.url, "model": model, "body": endpoint.body}}
+    return player | shared_settings(world, config)
 
 
 def evaluate_endpoint(
@@ -183,8 +177,7 @@ def _report(
     label: str,
     players: bool,
 ) -> EvalReport:
-    played = evaluation.episodes()
-    last = {episode.place: episode for episode in played}
+    last = evaluation.played()
     episodes = [last[spec.group, spec.member] for spec in specs]
     trajectories = [episode.stored.trajectory for episode in episodes]
     failures = [episode.failure for episode in episodes if episode.failure]
@@ -192,7 +185,7 @@ def _report(
     groups = in_groups(specs, trajectories)
     if not groups:
         raise _nothing_left(evaluation, failures, faults)
-    told = _told(played, episodes, endpoint, failures)
+    told = _told(evaluation.episodes(), episodes, endpoint, failures)
     firsts = specs[:: config.eval.samples]
     scores = score_players(world, firsts) if players else {}
     return evaluation_report(

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,16 +12,19 @@ from ragen.config.schema import Config
 from ragen.envs.guard import made
 from ragen.envs.locate import shown
 from ragen.envs.workers import Workers
-from ragen.episode import Trajectory
+from ragen.episode import EndReason, Trajectory
 from ragen.errors import ConfigError, EnvironmentFault
 from ragen.loops.compose import Agent, World, build_rules, evaluation_params
 from ragen.metrics.evaluation import EvalReport, PlayerScore, evaluation_report, rate_interval
-from ragen.rollout.collect import Progress, collect
+from ragen.rollout.collect import Progress, collect, in_groups
 from ragen.rollout.demonstrations import play, players_of
 from ragen.rollout.instances import evaluation_specs, started
 from ragen.rollout.runner import EpisodeSpec
+from ragen.runs.evaluations import EvaluationDirectory, Place, PlayedEpisode
+from ragen.runs.events import StoredTrajectory
 
 T = TypeVar("T")
+ROLLOUT = ("max_new_tokens", "max_trajectory_tokens", "stop_strings", "context", "window", "thinking", "format_penalty")
 FEW_VALID = 0.5  # a rate of valid replies below which the reader is told why that may be
 
 
@@ -34,39 +37,102 @@ def evaluate_agent(
     players: bool = True,
     progress: Progress | None = None,
     workers: Workers | None = None,
+    kept: EvaluationDirectory | None = None,
 ) -> tuple[EvalReport, tuple[Trajectory, ...]]:
-    """Play the fixed evaluation episodes of ``world`` with ``agent``; returns the report and the episodes themselves."""
+    """Play the fixed evaluation episodes of ``world`` with ``agent``; returns the report and the sound episodes themselves.
+
+    Episodes that ``kept`` holds are not played again, and those that are played are stored there, batch by batch.
+    """
     settings = config.eval
     if settings.episodes < 1:
         raise ConfigError("eval.episodes is 0: set it to 1 or more to evaluate")
     specs = evaluation_specs(world.name, episodes=settings.episodes, samples=settings.samples, seed=settings.seed)
-    collection = collect(
-        agent.sampler,
-        agent.renderer,
-        world.make,
-        specs,
-        rules=build_rules(config.rollout, agent.max_context),
-        params=evaluation_params(config),
-        batch=settings.batch,
-        progress=progress,
-        workers=workers,
-    )
+    trajectories = _played(agent, world, config, specs, kept, progress, workers)
+    groups, errors = in_groups(specs, trajectories), [t for t in trajectories if t.end is EndReason.ERROR]
     firsts = specs[:: settings.samples]
     scores = score_players(world, firsts) if players else {}
     report = evaluation_report(
-        collection.groups,
+        groups,
         env=world.name,
         settings=world.settings,
         model=label,
         samples=settings.samples,
         temperature=settings.temperature,
         seed=settings.seed,
-        errors=len(collection.errors),
+        errors=len(errors),
         ceiling=ceiling(world, firsts),
         players=scores,
-        notes=notes(world, collection.errors, scores),
+        notes=notes(world, errors, scores),
     )
-    return report, collection.trajectories
+    return report, tuple(trajectory for group in groups for trajectory in group.trajectories)
+
+
+def _played(
+    agent: Agent,
+    world: World,
+    config: Config,
+    specs: Sequence[EpisodeSpec],
+    kept: EvaluationDirectory | None,
+    progress: Progress | None,
+    workers: Workers | None,
+) -> list[Trajectory]:
+    """The trajectory of each of ``specs``: stored, or played now."""
+    played = _stored(kept, progress)
+    collect(
+        agent.sampler,
+        agent.renderer,
+        world.make,
+        [spec for spec in specs if (spec.group, spec.member) not in played],
+        rules=build_rules(config.rollout, agent.max_context),
+        params=evaluation_params(config),
+        batch=config.eval.batch,
+        progress=progress,
+        keep=partial(_keep, played, kept),
+        all_may_fail=any(trajectory.end is not EndReason.ERROR for trajectory in played.values()),
+        workers=workers,
+    )
+    return [played[spec.group, spec.member] for spec in specs]
+
+
+def shared_settings(world: World, config: Config) -> dict[str, Any]:
+    """What makes results what they are, of a local model's evaluation and of an endpoint's alike."""
+    return {
+        "env": {"name": world.name, **world.settings},
+        "eval": {name: getattr(config.eval, name) for name in ("episodes", "samples", "temperature", "seed")},
+        "rollout": {name: getattr(config.rollout, name) for name in ROLLOUT},
+    }
+
+
+def model_settings(world: World, config: Config, agent: Agent, model: str) -> dict[str, Any]:
+    """What makes the results of a local model's evaluation what they are: another value is another evaluation.
+
+    Weights are told by their place and the time of their last change.
+    """
+    changed = max((file.stat().st_mtime for file in agent.path.glob("*.safetensors")), default=0.0)
+    weights = {"weights": str(agent.path.resolve()), "changed": changed, "dtype": str(agent.dtype).removeprefix("torch.")}
+    shared = shared_settings(world, config)
+    own = {"max_context": agent.max_context, "force_think": config.rollout.force_think}
+    return {"model": {"name": model, **weights}, **shared, "rollout": shared["rollout"] | own}
+
+
+def _stored(kept: EvaluationDirectory | None, progress: Progress | None) -> dict[Place, Trajectory]:
+    stored = {} if kept is None else {place: each.stored.trajectory for place, each in kept.played().items()}
+    if stored and progress is not None:
+        progress(len(stored))
+    return stored
+
+
+def _keep(
+    played: dict[Place, Trajectory],
+    kept: EvaluationDirectory | None,
+    specs: Sequence[EpisodeSpec],
+    ended: Sequence[Trajectory],
+) -> None:
+    """Add a batch to ``played``, and store it, unless all of it failed: a broken environment is to be mended first."""
+    played.update(zip(((spec.group, spec.member) for spec in specs), ended, strict=True))
+    if kept is not None and any(trajectory.end is not EndReason.ERROR for trajectory in ended):
+        for spec, trajectory in zip(specs, ended, strict=True):
+            kept.add(PlayedEpisode(StoredTrajectory(spec.group, trajectory)))
 
 
 def score_players(world: World, specs: Sequence[EpisodeSpec]) -> dict[str, PlayerScore]:

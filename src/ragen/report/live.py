@@ -10,8 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ragen.errors import RagenError
 from ragen.localserver import LocalHandler, LocalServer
-from ragen.report.file import packer_of
-from ragen.report.overview import plain_overview
+from ragen.report.file import overview_of, packer_of, plain
 from ragen.report.page import head, packed, page
 from ragen.report.steps import PackedStep, Packer
 from ragen.runs.directory import RunDirectory
@@ -39,8 +38,7 @@ class LiveRun:
             state = _state(self._path)
             if self._head is None or self._head[0] != state:
                 run = RunDirectory.open(self._path)
-                told = plain_overview(run)
-                self._head = state, packed(head([told | {"notes": [*told["notes"], *self._packing(run)[1]]}]))
+                self._head = state, packed(head([plain(overview_of(run), self._packing(run)[1])]))
             return self._head[1]
 
     def index(self, step: int) -> bytes:

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ragen.config.schema import Config
 from ragen.config.yaml_text import dump_yaml
 from ragen.envs.locate import shown
+from ragen.metrics.evaluation import EvalReport
 from ragen.report.curves import columns
 from ragen.report.drawing import drawing_of
 from ragen.runs.directory import RunDirectory
@@ -57,7 +58,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A run as the page shows it. ``steps`` are the steps whose trajectories are stored, each with its file's version."""
+    """A run, or a kept evaluation, as the page shows it. ``steps`` are those whose trajectories are stored, each with its
+    file's version; an evaluation is one step, 0, in which nothing ``trains``. ``tokens``: whether ids are known at all.
+    """
 
     name: str
     label: str
@@ -76,14 +79,16 @@ class Overview:
     steps: tuple[tuple[int, int], ...]
     groups_a_step: int | None
     drawing: Mapping[str, Any]
+    trains: bool = True
+    tokens: bool = True
 
 
 def overview(run: RunDirectory) -> Overview:
     """Read it from the run directory, also of a run that goes on. Raises CheckpointError for damaged files."""
     rows, config = run.metrics(), run.config
     reports = run.evaluations()
-    evaluations = tuple(_evaluation(name, report, run) for name, report in _by_time(reports))
-    drawing = drawing_of(config.env)
+    own = {point.name for point in eval_points(run)}
+    evaluations = tuple(_stored_evaluation(name, report, run, own=name in own) for name, report in _by_time(reports))
     return Overview(
         name=run.path.resolve().name,
         label=f"{shown(str(config.env.get('name')))} · {method_name(config)} · {config.model.name} · seed {config.seed}",
@@ -101,8 +106,14 @@ def overview(run: RunDirectory) -> Overview:
         curves=columns(rows),
         steps=tuple(_stored_steps(run)),
         groups_a_step=groups_a_step(config),
-        drawing={"kind": drawing.kind, "facts": drawing.facts},
+        drawing=drawing_told(config.env),
     )
+
+
+def drawing_told(env: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page must know to draw the environment of a section ``env``."""
+    drawing = drawing_of(env)
+    return {"kind": drawing.kind, "facts": drawing.facts}
 
 
 def _notes(run: RunDirectory, reports: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -117,8 +128,13 @@ def _by_time(reports: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mappin
     return sorted(reports.items(), key=lambda item: (item[1]["step"], item[0].startswith("after"), item[0]))
 
 
-def _evaluation(name: str, stored: Mapping[str, Any], run: RunDirectory) -> Evaluation:
+def _stored_evaluation(name: str, stored: Mapping[str, Any], run: RunDirectory, *, own: bool) -> Evaluation:
     report = read_report(stored, f"eval/{name}.json of '{run.path}'", "remove it")
+    return evaluation_told(name, report, step=int(stored["step"]), own=own)
+
+
+def evaluation_told(name: str, report: EvalReport, *, step: int, own: bool) -> Evaluation:
+    """A report as the page shows it."""
     n = f"n = {report.episodes}" + (f" × {report.samples}" if report.samples > 1 else "")
     players = [Score(who, score.success, _finite(score.interval)) for who, score in report.players.items()]
     ceiling = [Score("best possible", report.ceiling, None)] if report.ceiling is not None else []
@@ -131,9 +147,9 @@ def _evaluation(name: str, stored: Mapping[str, Any], run: RunDirectory) -> Eval
     facts += [("lost to errors", str(report.errors))] if report.errors else []
     return Evaluation(
         name=name,
-        step=int(stored["step"]),
+        step=step,
         env=report.env,
-        own=name in {point.name for point in eval_points(run)},
+        own=own,
         about=f"{n}, {at_temperature(report.temperature)}",
         method=report.method,
         scores=(Score("agent", report.success, _finite(report.success_interval)), *players, *ceiling),
@@ -219,8 +235,3 @@ def _stored_steps(run: RunDirectory) -> Iterator[tuple[int, int]]:
     for step in run.trajectory_steps():
         with suppress(FileNotFoundError):  # a rollback has just taken it away
             yield step, run.trajectory_file(step).stat().st_mtime_ns // 1000
-
-
-def plain_overview(run: RunDirectory) -> dict[str, Any]:
-    """The overview as JSON holds it."""
-    return asdict(overview(run))

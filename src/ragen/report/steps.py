@@ -41,7 +41,8 @@ class Packer:
         """A step's trajectories, in the order in which they are stored."""
         marks = flags(stored)
         sampled = sample(stored, self._seed, step)
-        detailed = [self._all or i in sampled or bool(mark & ANOMALOUS) for i, mark in enumerate(marks)]
+        wanted = (self._all or i in sampled or bool(mark & ANOMALOUS) for i, mark in enumerate(marks))
+        detailed = [keep and item.trajectory.has_ids for keep, item in zip(wanted, stored, strict=True)]
         index = {
             "step": step,
             "group": [-1 if item.group is None else item.group for item in stored],
@@ -69,7 +70,7 @@ class Packer:
             "task": _rounded(t.task_return),
             "frames": self._drawing.frames(t),
             "turns": [_turn(item, k) for k in range(len(t.turns))],
-            "rows": [self._row(t, segment) for segment in segments(t)] if detailed and t.sampled_tokens else None,
+            "rows": [self._row(t, segment) for segment in segments(t)] if detailed else None,
         }
 
     def _row(self, trajectory: Trajectory, segment: Segment) -> list[list[Any]]:

@@ -14,6 +14,7 @@ from ragen.seeding import derive
 from ragen.text.chat import ChatRenderer
 
 Progress = Callable[[int], None]
+Keep = Callable[[Sequence[EpisodeSpec], Sequence[Trajectory]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ def collect(
     params: SamplingParams,
     batch: int | None = None,
     progress: Progress | None = None,
+    keep: Keep | None = None,
     all_may_fail: bool = False,
     workers: Workers | None = None,
 ) -> Collection:
@@ -48,7 +50,8 @@ def collect(
     fails, EnvironmentFault is raised with the first message: the environment itself is broken. Where it is the prompt that
     never fits into the context, that is a ConfigError. With ``all_may_fail`` (a few episodes more of an environment that is
     known to work) neither is raised. Environments act through ``workers`` (None: in turn, here); the tokens of their texts
-    are always made here, in the same order, so that the episodes are the same with any.
+    are always made here, in the same order, so that the episodes are the same with any. ``keep`` is given each batch when
+    it has been played.
     """
     workers = workers or InTurn()
     size = batch or max(1, len(specs))
@@ -65,17 +68,26 @@ def collect(
             for spec, env, start in zip(chunk, envs, begun, strict=True)
         ]
         _play(runners, sampler, params, workers, progress)
-        played.extend(runner.trajectory(sampler.version) for runner in runners)
+        ended = [runner.trajectory(sampler.version) for runner in runners]
+        played += ended
+        if keep is not None:
+            keep(chunk, ended)
         fault = fault or next((runner.fault for runner in runners if runner.fault is not None), None)
     errors = tuple(t for t in played if t.end is EndReason.ERROR)
     if specs and len(errors) == len(specs) and not all_may_fail:
-        if isinstance(fault, ConfigError):
-            raise fault
-        raise EnvironmentFault(
-            f"all {len(specs)} episodes of '{specs[0].env}' failed; the first said: {fault}. "
-            "Run ragen.envs.check_environment on it to see what breaks the contract"
-        ) from fault
+        raise _all_failed(specs, fault)
     return Collection(in_groups(specs, played), errors)
+
+
+def _all_failed(specs: Sequence[EpisodeSpec], fault: Exception | None) -> ConfigError | EnvironmentFault:
+    if isinstance(fault, ConfigError):
+        return fault
+    failed = EnvironmentFault(
+        f"all {len(specs)} episodes of '{specs[0].env}' failed; the first said: {fault}. "
+        "Run ragen.envs.check_environment on it to see what breaks the contract"
+    )
+    failed.__cause__ = fault
+    return failed
 
 
 def in_groups(specs: Sequence[EpisodeSpec], played: Sequence[Trajectory]) -> tuple[Group, ...]:

@@ -19,8 +19,10 @@ from ragen.extras import install_command
 from ragen.rollout.segments import segments
 from ragen.runs.disk import whole_file
 from ragen.runs.events import StoredTrajectory, to_line
-from ragen.runs.tokens import BROKEN, Decode
-from ragen.text.parser import THINK
+from ragen.runs.stored import Stored, context_of, seed_of
+from ragen.runs.tokens import BROKEN, Decode, decoder, has_ids, tokenizer_of
+from ragen.text.conversations import vocabulary_digest
+from ragen.text.parser import END_THINK, THINK
 from ragen.wording import counted
 
 SPEAKERS = {"user": "human", "assistant": "gpt"}
@@ -60,9 +62,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where rows come from: the run's name and seed, whether its context is a window, and its tokenizer.
+    """Where rows come from: a run's or an evaluation's name and seed, whether its context is a window, and its tokenizer.
 
-    ``decode`` turns ids into text with special tokens in it; ``tokenizer`` is its ``vocabulary_digest``.
+    ``decode`` turns ids into text with special tokens in it; ``tokenizer`` is its ``vocabulary_digest`` ("": an endpoint's
+    replies, whose ids are not known).
     """
 
     run: str
@@ -72,16 +75,24 @@ class Origin:
     tokenizer: str
 
 
+def origin_of(stored: Stored) -> Origin:
+    """What rows say of the run or the evaluation that they come from. Raises ModelError where its tokenizer is gone."""
+    tokenizer = vocabulary_digest(tokenizer_of(stored).get_vocab()) if has_ids(stored) else ""
+    return Origin(stored.path.resolve().name, seed_of(stored), context_of(stored) == "window", decoder(stored), tokenizer)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One segment of a stored trajectory of a step; ``messages`` are (role, text), None where they cannot be told."""
+    """One segment of a stored trajectory of a step. ``messages`` are (role, text), None where they cannot be told; ``data``
+    is None where the ids are not known.
+    """
 
     step: int
     item: StoredTrajectory
     segment: int
     turns: tuple[Turn, ...]
     first_turn: int
-    data: Segment
+    data: Segment | None
     messages: tuple[tuple[str, str], ...] | None
 
 
@@ -96,25 +107,32 @@ class Exporter:
         """The rows of the episodes of a step."""
         for item in stored:
             t = item.trajectory
-            if item.group is None or not t.sampled_tokens:
+            if item.group is None or not (t.sampled_tokens or any(turn.completion.text for turn in t.turns)):
                 self.tally.lost += 1
                 continue
             self.tally.trajectories += 1
             starts = [k for k, turn in enumerate(t.turns) if k == 0 or not turn.extends]
-            parts = zip(starts, [*starts[1:], len(t.turns)], segments(t), strict=True)
-            for number, (start, end, data) in enumerate(parts):
+            data = segments(t) if t.has_ids else (None,) * len(starts)
+            parts = zip(starts, [*starts[1:], len(t.turns)], data, strict=True)
+            for number, (start, end, segment) in enumerate(parts):
                 turns = t.turns[start:end]
                 told = None if number and self.origin.windowed else tuple(self._messages(turns))
                 self.tally.without_messages += told is None
-                yield Row(step, item, number, turns, start, data, told)
+                yield Row(step, item, number, turns, start, segment, told)
 
     def _messages(self, turns: Sequence[Turn]) -> Iterator[tuple[str, str]]:
         for turn in turns:
             yield "user", self._text(turn.observation)
-            opened = self.origin.decode(turn.prompt_ids[-OPENING:]).rstrip().endswith(THINK)
             self.tally.replies += 1
             self.tally.broken += BROKEN in turn.completion.text
-            yield "assistant", self._text((THINK if opened else "") + turn.completion.text)
+            yield "assistant", self._text((THINK if self._opened(turn) else "") + turn.completion.text)
+
+    def _opened(self, turn: Turn) -> bool:
+        """Whether the reply goes on behind a ``<think>``: that of its prompt, or one that an endpoint left out."""
+        if self.origin.tokenizer:
+            return self.origin.decode(turn.prompt_ids[-OPENING:]).rstrip().endswith(THINK)
+        text = turn.completion.text
+        return END_THINK in text and THINK not in text.partition(END_THINK)[0]
 
     def _text(self, text: str) -> str:
         clean = text.encode("utf-8", "replace").decode("utf-8")
@@ -131,9 +149,13 @@ def sharegpt_record(row: Row, origin: Origin) -> dict[str, Any]:
         **_identity(row, origin),
         "turn_rewards": [turn.reward for turn in row.turns],
         "stops": [turn.completion.stop.value for turn in row.turns],
-        "reply_token_ids": [turn.completion.token_ids for turn in row.turns],
+        "reply_token_ids": _reply_ids(row),
         "tokenizer": origin.tokenizer,
     }
+
+
+def _reply_ids(row: Row) -> list[list[int]] | None:
+    return None if row.data is None else [list(turn.completion.token_ids) for turn in row.turns]
 
 
 def _identity(row: Row, origin: Origin) -> dict[str, Any]:
@@ -164,11 +186,7 @@ def parquet_record(row: Row, origin: Origin) -> dict[str, Any]:
         "task_return": t.task_return,
         "total_return": t.total_return,
         "messages": told,
-        "token_ids": row.data.token_ids,
-        "mask": row.data.mask,
-        "logprobs": row.data.logprobs,
-        "entropies": _entropies(row),
-        "turn_ids": row.data.turn_ids,
+        **_by_token(row),
         "turn_rewards": [turn.reward for turn in turns],
         "turn_penalties": [turn.penalty for turn in turns],
         "turn_process_rewards": [turn.process_reward for turn in turns],
@@ -177,16 +195,20 @@ def parquet_record(row: Row, origin: Origin) -> dict[str, Any]:
         "valid": [turn.valid for turn in turns],
         "actions": [list(turn.actions) for turn in turns],
         "stops": [turn.completion.stop.value for turn in turns],
-        "reply_token_ids": [list(turn.completion.token_ids) for turn in turns],
+        "reply_token_ids": _reply_ids(row),
         "tokenizer": origin.tokenizer,
     }
 
 
-def _entropies(row: Row) -> Any:
-    """Entropies by token, as the log-probabilities are: 0 where nothing was sampled."""
-    values = np.zeros(len(row.data.mask), dtype=np.float32)
-    values[row.data.mask] = [e for turn in row.turns for e in turn.completion.entropies]
-    return values
+def _by_token(row: Row) -> dict[str, Any]:
+    """The columns that have a value a token; null where the ids are not known. Entropies are 0 where nothing was sampled."""
+    data = row.data
+    if data is None:
+        return dict.fromkeys(("token_ids", "mask", "logprobs", "entropies", "turn_ids"))
+    entropies = np.zeros(len(data.mask), dtype=np.float32)
+    entropies[data.mask] = [e for turn in row.turns for e in turn.completion.entropies]
+    of_segment = {name: getattr(data, name) for name in ("token_ids", "mask", "logprobs", "turn_ids")}
+    return of_segment | {"entropies": entropies}
 
 
 def write_sharegpt(path: Path, rows: Iterator[Row], origin: Origin) -> int:

@@ -5,38 +5,52 @@ from pathlib import Path
 from typing import Any
 
 from ragen.errors import ModelError
-from ragen.runs.directory import RunDirectory
+from ragen.runs.evaluations import EvaluationDirectory
+from ragen.runs.stored import Stored
 
 Decode = Callable[[Sequence[int]], str]
 BROKEN = "\ufffd"  # what a decoder gives for bytes that are no whole character (yet)
 
 
-def decoder(run: RunDirectory) -> Decode:
-    """A function from ids to their exact text, special tokens included, by the ``tokenizer_of`` the run."""
-    tokenizer = tokenizer_of(run)
+def decoder(stored: Stored) -> Decode:
+    """A function from ids to their exact text, special tokens included, by the ``tokenizer_of`` what is stored.
+
+    An endpoint keeps its ids to itself: there is nothing to decode then.
+    """
+    if not has_ids(stored):
+        return lambda ids: ""
+    tokenizer = tokenizer_of(stored)
     return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
-def tokenizer_of(run: RunDirectory) -> Any:
-    """The tokenizer of the newest checkpoint, or before there is one, of the model the run began from.
+def has_ids(stored: Stored) -> bool:
+    """Whether its episodes tell the ids of their tokens: those of an endpoint do not."""
+    return not isinstance(stored, EvaluationDirectory) or "model" in stored.config
+
+
+def tokenizer_of(stored: Stored) -> Any:
+    """The tokenizer of a run's newest checkpoint, or before there is one, of the model it began from; of an evaluation that
+    of the model that played.
 
     It is read from its own file, which is fast. Raises ModelError where there is none.
     """
     from tokenizers import Tokenizer
 
-    file = _home(run) / "tokenizer.json"
+    file = _home(stored) / "tokenizer.json"
     try:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing more special
         raise ModelError(f"'{file}' cannot be read as a tokenizer: {error}") from None
 
 
-def _home(run: RunDirectory) -> Path:
-    if steps := run.checkpoints.steps():
-        return run.checkpoints.path(steps[-1])
+def _home(stored: Stored) -> Path:
+    if isinstance(stored, EvaluationDirectory):
+        return Path(stored.config["model"]["weights"])
+    if steps := stored.checkpoints.steps():
+        return stored.checkpoints.path(steps[-1])
     from ragen.models.resolve import resolve_model
 
-    return resolve_model(run.config.model.name)
+    return resolve_model(stored.config.model.name)
 
 
 class Pieces:

@@ -38,7 +38,8 @@ function fillGroups() {
     if (!inside.length) return null;
     return el("section", {}, el("h2", {}, GROUP_TITLES[group] || group), el("div.charts", {}, inside.map(metricChart)));
   });
-  put($("groups"), parts.some(Boolean) ? parts : el("p.note", {}, "No metric has this in its name or meaning."));
+  const nothing = data.head.runs.some((run) => run.trains) ? "No metric has this in its name or meaning." : "Evaluations have no curves: see the rollouts.";
+  put($("groups"), parts.some(Boolean) ? parts : el("p.note", {}, nothing));
 }
 
 function matchesFind(name) {

@@ -20,8 +20,8 @@ function episodeView(episode, compact) {
     compact ? `article.episode.compact${place === view.place ? ".chosen" : ""}` : "article.episode",
     { "aria-label": `Group ${groupName(episode.run, index, place)}, member ${index.member[place]}` },
     episodeHead(episode, compact),
-    record.error ? el("p.problem", {}, `the environment failed: ${visible(record.error)}`) : null,
-    record.rows || !record.turns.length ? null : el("p.note", {}, "This episode's tokens are not in the page: `ragen report … --all-tokens` keeps all."),
+    record.error ? el("p.problem", {}, `${data.head.runs[episode.run].trains ? "the environment failed" : "lost"}: ${visible(record.error)}`) : null,
+    record.rows || !record.turns.length || !data.head.runs[episode.run].tokens ? null : el("p.note", {}, "This episode's tokens are not in the page: `ragen report … --all-tokens` keeps all."),
     el("div.inside", {}, el("div.talk", {}, turns), el("div.beside", {}, world.node)),
   );
   made.move = world.move;
@@ -42,17 +42,21 @@ function groupName(run, index, place) {
   return inStep === group ? String(group) : `${inStep} (${group} of the run)`;
 }
 
+/** The step, before the rest of a title; an evaluation has none. */
+const stepName = (episode) => (data.head.runs[episode.run].trains ? `step ${episode.step} · ` : "");
+
 function episodeHead(episode, compact) {
   const { index, place, record, run } = episode;
-  const title = compact ? `member ${index.member[place]}` : `step ${episode.step} · group ${groupName(run, index, place)} · member ${index.member[place]}`;
+  const { trains } = data.head.runs[run];
+  const title = compact ? `member ${index.member[place]}` : `${stepName(episode)}group ${groupName(run, index, place)} · member ${index.member[place]}`;
   const won = index.success[place] === 1;
   const facts = [
     `return ${number(index.ret[place])}`,
     record.task === index.ret[place] ? null : `task return ${number(record.task)}`,
     `ended: ${data.head.ends[index.end[place]]}`,
-    index.trained[place] ? null : "not trained (left out)",
+    index.trained[place] || !trains ? null : "not trained (left out)",
     compact ? null : `instance ${index.seed[place]}`,
-    compact ? null : `policy after ${record.version} steps`,
+    compact || !trains ? null : `policy after ${record.version} steps`,
     compact ? null : visible(record.env),
   ];
   return el(
@@ -70,7 +74,8 @@ function turnView(episode, turn, k, world) {
   const at = spans ? spans.findIndex((span) => span[0] === k) : -1;
   const given = at > 0 && spans[at - 1][0] === -1 ? spans[at - 1] : null;
   const context = tokenState.exact && given ? visible(given[2]) : visible(turn.seen);
-  const facts = { adv: turn.adv, top: episode.top, trained: episode.index.trained[episode.place] === 1 };
+  const { trains } = data.head.runs[episode.run];
+  const facts = { adv: turn.adv, top: episode.top, trains, trained: !trains || episode.index.trained[episode.place] === 1 };
   return el(
     "section.turn",
     { "aria-label": `Turn ${k + 1}` },
@@ -110,7 +115,7 @@ function groupView(episodes) {
   return el(
     "div.group",
     {},
-    el("h3", {}, `step ${first.step} · group ${groupName(first.run, index, first.place)} · ${episodes.length} members, ${won} with success, ${spread}`),
+    el("h3", {}, `${stepName(first)}group ${groupName(first.run, index, first.place)} · ${episodes.length} members, ${won} with success, ${spread}`),
     el("p.note", {}, `instance ${index.seed[first.place]}`),
     el("div.columns", { tabIndex: 0, role: "region", "aria-label": "Members side by side" }, episodes.map((e) => episodeView(e, true))),
   );

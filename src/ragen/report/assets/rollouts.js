@@ -18,7 +18,7 @@ async function openRollouts() {
   const mine = ++opening;
   const run = data.head.runs[view.run];
   if (!run.steps.length) {
-    put($("reader"), el("p.note", {}, "No step's episodes are stored (run.trajectories_every 0, or no step is done yet)."));
+    put($("reader"), el("p.note", {}, run.trains ? "No step's episodes are stored (run.trajectories_every 0, or no step is done yet)." : "No episode has been played yet."));
     return;
   }
   const steps = run.steps.map(([step]) => step);
@@ -48,16 +48,21 @@ function drawChooser(steps, index) {
   put(
     $("chooser"),
     data.head.runs.length > 1 ? picker("pick-run", "Run", data.head.runs.map((run, i) => [i, visible(run.name)]), view.run, (run) => goto({ ...view, run, place: null })) : null,
-    stepChooser(steps),
+    data.head.runs[view.run].trains ? stepChooser(steps) : null,
     picker("pick-group", "Group", groupsOf(index), index.group[view.place], (group) => goto({ ...view, place: index.group.indexOf(group) })),
     picker("pick-member", "Member", membersOf(index).map((i) => [i, index.member[i]]), view.place, (place) => goto({ ...view, place })),
     el("button", { id: "side", type: "button", "aria-pressed": String(view.side), title: "Members side by side (g)", onclick: toggleSide }, "Side by side"),
-    picker("pick-colour", "Colour", Object.entries(MODES), tokenState.mode, setColour),
-    el("button", { id: "exact", type: "button", "aria-pressed": String(tokenState.exact), title: "Given text as the model reads it, with its control tokens (x)", onclick: toggleExact }, "Exact context"),
+    data.head.runs[view.run].tokens ? tokenControls() : null,
     data.live ? followButton() : null,
   );
   if (focused && $(focused) && $("chooser").contains($(focused))) $(focused).focus();
 }
+
+/** How the sampled tokens are coloured, and whether the given ones are shown as they are. */
+const tokenControls = () => [
+  picker("pick-colour", "Colour", Object.entries(MODES), tokenState.mode, setColour),
+  el("button", { id: "exact", type: "button", "aria-pressed": String(tokenState.exact), title: "Given text as the model reads it, with its control tokens (x)", onclick: toggleExact }, "Exact context"),
+];
 
 function picker(id, title, options, chosen, change) {
   const values = options.map(([value]) => value);

@@ -1,7 +1,7 @@
 // Which episodes are listed: filters, search, order. The list draws only the rows that are seen.
 
 const view = { part: "summary", run: 0, step: null, place: null, side: false };
-const filters = { outcome: "all", sign: "all", training: "all", order: "stored", query: "", scope: "step" };
+const filters = { outcome: "all", sign: "all", training: "all", tokens: "all", order: "stored", query: "", scope: "step" };
 const ROW = 28; // pixels
 let listed = []; // [step, place] of each episode in the list
 let searching = 0; // the newest search; an older one gives up
@@ -11,7 +11,8 @@ const SIGN_BITS = { odd: 1 | 2 | 4 | 8, collapsed: 4 | 8, invalid: 2, lost: 1, c
 const CHOICES = {
   outcome: ["Outcome", { all: "any", won: "success", failed: "no success" }],
   sign: ["Sign", SIGNS],
-  training: ["Training", { all: "any", trained: "trained", left: "not trained", tokens: "with tokens here" }],
+  training: ["Training", { all: "any", trained: "trained", left: "not trained" }],
+  tokens: ["Tokens", { all: "any", here: "in this page" }],
   order: ["Order", { stored: "as stored", best: "highest return", worst: "lowest return", longest: "most tokens" }],
   scope: ["Steps", { step: "this step", all: "all steps" }],
 };
@@ -39,7 +40,9 @@ function filterBar() {
       listEpisodes();
     }),
   });
-  return el("div.filters", {}, search, Object.keys(CHOICES).map(choice));
+  const { runs } = data.head;
+  const idle = { training: !runs.some((run) => run.trains), tokens: !runs.some((run) => run.tokens), scope: runs.every((run) => !run.trains) };
+  return el("div.filters", {}, search, Object.keys(CHOICES).filter((name) => !idle[name]).map(choice));
 }
 
 function debounced(f, wait = 250) {
@@ -78,7 +81,7 @@ function placesIn(index) {
 function passes(index, i) {
   if (filters.outcome !== "all" && (index.success[i] === 1) !== (filters.outcome === "won")) return false;
   if (filters.sign !== "all" && !(index.flags[i] & SIGN_BITS[filters.sign])) return false;
-  if (filters.training === "tokens") return index.detail[i] === 1;
+  if (filters.tokens !== "all" && !index.detail[i]) return false;
   return filters.training === "all" || (index.trained[i] === 1) === (filters.training === "trained");
 }
 
@@ -150,9 +153,10 @@ function listRow(i) {
   const index = data.indices[view.run].get(step);
   const won = index.success[place] === 1;
   const signs = FLAGS.filter(([bit]) => index.flags[place] & bit).map(([, name]) => name);
-  if (!index.trained[place]) signs.push("left out");
+  const { trains } = data.head.runs[view.run];
+  if (trains && !index.trained[place]) signs.push("left out");
   const group = index.group[place] < 0 ? "–" : numberInStep(view.run, index.group[place]);
-  const cells = [step, group, index.member[place], won ? "✓" : "✗", number(index.ret[place], 3), index.turns[place], signs.join(" ")];
+  const cells = [trains ? step : "–", group, index.member[place], won ? "✓" : "✗", number(index.ret[place], 3), index.turns[place], signs.join(" ")];
   const row = el(
     "div.row",
     {
@@ -161,7 +165,7 @@ function listRow(i) {
       "aria-selected": String(step === view.step && place === view.place),
       "aria-setsize": listed.length,
       "aria-posinset": i + 1,
-      "aria-label": `step ${step}, group ${group}, member ${index.member[place]}, ${won ? "success" : "no success"}, return ${number(index.ret[place], 3)}, ${signs.join(", ")}`,
+      "aria-label": `${trains ? `step ${step}, ` : ""}group ${group}, member ${index.member[place]}, ${won ? "success" : "no success"}, return ${number(index.ret[place], 3)}, ${signs.join(", ")}`,
       onclick: () => goto({ ...view, part: "rollouts", step, place }),
     },
     cells.map((cell) => el("span", {}, cell)),

@@ -9,13 +9,17 @@ function drawSummary() {
   put(
     $("summary"),
     runs.map((run, i) => el("div.runpart", {}, named(run, i), outcomeOf(run))),
-    el("h2", {}, "Main curves"),
-    several ? legend() : null,
-    eventKey(),
-    el("div.charts", {}, FIRST_CHARTS.filter((name) => data.head.metrics[name]).map((name) => metricChart(name))),
+    runs.some((run) => run.trains) ? mainCurves(several) : null,
     runs.map((run, i) => el("div.runpart", {}, named(run, i), detailsOf(run))),
   );
 }
+
+const mainCurves = (several) => [
+  el("h2", {}, "Main curves"),
+  several ? legend() : null,
+  eventKey(),
+  el("div.charts", {}, FIRST_CHARTS.filter((name) => data.head.metrics[name]).map((name) => metricChart(name))),
+];
 
 function nameReport() {
   const { runs } = data.head;
@@ -43,9 +47,9 @@ const detailsOf = (run) => [
 const eventLine = (event) =>
   el("li", {}, el(`span.mark.${event.kind}`, {}, EVENT_LETTERS[event.kind]), ` step ${event.step}: ${visible(event.about)}`);
 
-/** Success before and after, as two bars with their intervals. */
+/** Success before and after training, or of the one evaluation, as bars with their intervals. */
 function beforeAfter(run) {
-  const shown = run.evaluations.filter((e) => e.own && ["before", "after"].includes(e.name));
+  const shown = run.evaluations.filter((e) => e.own && ["before", "after", "evaluation"].includes(e.name));
   if (!shown.length) return null;
   return el("div.results", {}, shown.map((e) => resultCard(e)));
 }

@@ -11,7 +11,7 @@ const MODES = {
 };
 const tokenState = { mode: stored.get("colour") in MODES ? stored.get("colour") : "mask", exact: false };
 
-/** The tokens of a reply: `span` is [turn, ids, pieces, log-probabilities, entropies]; `facts` has adv, top, trained. */
+/** The tokens of a reply: `span` is [turn, ids, pieces, log-probabilities, entropies]; `facts` has adv, top, trains, trained. */
 function tokenRow(span, facts) {
   const [turn, ids, pieces, logprobs, entropies] = span;
   const about = (i) => ({ id: ids[i], text: pieces[i], logprob: scaled(logprobs[i]), entropy: scaled(entropies[i]), ...facts });
@@ -68,7 +68,7 @@ function tokenWords(token) {
   lines.push(`log-probability ${chance}`);
   lines.push(`entropy ${token.entropy === null ? "–" : `${number(token.entropy)} nats`}`);
   if (!token.trained) lines.push("on the mask, but not trained: its group was left out");
-  else lines.push(`turn's mean advantage ${token.adv === null ? "–" : signed(token.adv)}`);
+  else if (token.trains) lines.push(`turn's mean advantage ${token.adv === null ? "–" : signed(token.adv)}`);
   return lines.join("\n");
 }
 
@@ -90,15 +90,21 @@ function advantageShade(token) {
   return [token.adv > 0 ? "--blue" : "--red", 0.6 * strength];
 }
 
-/** What the colours mean now. */
+/** What the colours of the run in sight mean now; without tokens there are none. */
 function tokenKey(top) {
+  const { trains, tokens } = data.head.runs[view.run];
+  if (!tokens) return null;
+  const maskKey = () =>
+    trains
+      ? [sample({}, "trained"), sample({ trained: false }, "sampled, not trained"), el("span.note", {}, "plain: given text, never trained")]
+      : [sample({}, "sampled"), el("span.note", {}, "plain: given text")];
   const sample = (token, text) => {
     const mark = el("span.tok", {}, text);
     paint(mark, { trained: true, logprob: 0, entropy: 0, adv: null, top, ...token });
     return mark;
   };
   const keys = {
-    mask: () => [sample({}, "trained"), sample({ trained: false }, "sampled, not trained"), el("span.note", {}, "plain: given text, never trained")],
+    mask: maskKey,
     logprob: () => [0, -0.7, -2.3, -4.6].map((lp) => sample({ logprob: lp }, `p = ${number(Math.exp(lp), 1)}`)),
     entropy: () => [0, 0.5, 1.5, 3, 5].map((h) => sample({ entropy: h }, `${h} nats`)),
     advantage: () => [-1, -0.5, 0, 0.5, 1].map((share) => sample({ adv: share * top }, signed(share * top))),
