@@ -35,10 +35,15 @@ def at_temperature(value: float) -> str:
 def printable(text: str) -> str:
     r"""Text that cannot steer or break a terminal: control characters (not newline, tab) and surrogates are spelled out.
 
-    >>> printable("HTTP 400: \x1b[2J no")
-    'HTTP 400: \\x1b[2J no'
+    >>> printable("HTTP 400: \x1b[2J no \u202e")
+    'HTTP 400: \\x1b[2J no \\u202e'
     """
     if text.isprintable():
         return text
     hidden = ("Cc", "Cf", "Cs")
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in hidden else f"\\x{ord(c):02x}" for c in text)
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in hidden else _spelled(ord(c)) for c in text)
+
+
+def _spelled(code: int) -> str:
+    """As Python writes it, so that it cannot be read as another character."""
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -271,7 +271,7 @@ def test_n7_sigterm_counts_as_ctrl_c_everywhere_and_is_given_back(number, monkey
 
 
 HOSTILE = "said \x1b[2J\x1b]0;title\x07 \x9b31m \u202e and\r\tmore\n"
-SPELLED = r"said \x1b[2J\x1b]0;title\x07 \x9b31m \x202e and\x0d" + "\tmore\n"
+SPELLED = r"said \x1b[2J\x1b]0;title\x07 \x9b31m \u202e and\x0d" + "\tmore\n"
 
 
 @pytest.mark.parametrize("error", [ConfigError, ModelError, EnvironmentFault, KeyboardInterrupt])
@@ -496,11 +496,11 @@ def test_every_setting_that_an_evaluation_is_made_of_counts_and_is_one():
     from ragen.config import load_config
     from ragen.config.paths import fields
     from ragen.loops.compose import world_of
-    from ragen.loops.endpoint import evaluation_settings
+    from ragen.loops.endpoint import endpoint_settings
     from ragen.samplers.endpoint import Endpoint
 
     config = load_config({})
-    made_of = evaluation_settings(world_of(config), config, Endpoint("http://localhost"), "m")
+    made_of = endpoint_settings(world_of(config), config, Endpoint("http://localhost"), "m")
     named = {f"{section}.{name}" for section in ("eval", "rollout") for name in made_of[section]}
     workers = {"rollout.env_workers", "rollout.env_mode", "rollout.env_timeout_s"}  # they act, and change no result
     assert named | workers | {"env", "plugins"} == set(COUNTING_OF_API)

@@ -125,4 +125,4 @@ def test_without_ids_the_texts_of_the_turns_are_shown():
         "bandit", 1, 0, (turn(completion=reply, observation="see\u202e this"),), EndReason.TERMINATED, True
     )
     text = printed([StoredTrajectory(0, trajectory)], training=False)
-    assert f"see\\x202e this\n{OPEN}I say\\x1b <answer>Up</answer>{CLOSE}\n   ↳ turn 1" in text
+    assert f"see\\u202e this\n{OPEN}I say\\x1b <answer>Up</answer>{CLOSE}\n   ↳ turn 1" in text

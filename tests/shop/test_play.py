@@ -251,4 +251,4 @@ def test_a_port_in_use_names_the_way_out():
 
 def test_whatever_is_not_html_is_escaped():
     assert tag("a", "<b>", Html("<i>"), None, 3, href='"&') == '<a href="&quot;&amp;">&lt;b&gt;<i>3</a>'
-    assert tag("p", "\x00\u202e\ud800") == "<p>\\x00\\x202e\\xd800</p>"
+    assert tag("p", "\x00\u202e\ud800") == "<p>\\x00\\u202e\\ud800</p>"
